@@ -1,0 +1,36 @@
+# Every target does its own set-up: `make test` works in an empty clone.
+PY ?= python3
+VENV := .venv
+BIN := $(VENV)/bin
+STAMP := $(VENV)/.dev
+
+.PHONY: help test lint types quickstart clean
+help:  ## list the targets
+	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 20
+
+$(VENV)/bin/python:
+	$(PY) -m venv $(VENV)
+
+$(VENV)/.base: pyproject.toml | $(VENV)/bin/python
+	$(BIN)/pip install -q --disable-pip-version-check -e .
+	@touch $@
+
+$(STAMP): pyproject.toml | $(VENV)/bin/python
+	$(BIN)/pip install -q --disable-pip-version-check -e '.[dev]'
+	@touch $@ $(VENV)/.base
+
+lint: $(STAMP)  ## ruff: style and formatting
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+
+types: $(STAMP)  ## strict type check
+	$(BIN)/mypy
+
+test: $(STAMP) lint types  ## lint, types and the default test suite
+	$(BIN)/python -m pytest
+
+quickstart: $(VENV)/.base  ## the whole recipe on the miniature encyclopedia
+	$(BIN)/osvl quickstart --out runs/quickstart
+
+clean:  ## remove the virtual environment and caches
+	rm -rf $(VENV) .mypy_cache .ruff_cache .pytest_cache

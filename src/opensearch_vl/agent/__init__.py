@@ -1,0 +1,1 @@
+"""The loop: dialect (text to actions), environment, rollout, transcript."""

@@ -1,0 +1,1 @@
+"""Command line `osvl`: the only place that wires rooms together."""

@@ -1,0 +1,1 @@
+"""Benchmarks, evaluation runs and reports."""

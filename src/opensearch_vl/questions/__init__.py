@@ -1,0 +1,1 @@
+"""From a sampled path to an image-grounded question: compose, fuzz, anchor, degrade, screen, audit."""

@@ -1,0 +1,1 @@
+"""Fatal step, judges, reward and metrics: pure functions shared by training and evaluation."""

@@ -1,0 +1,1 @@
+"""Agentic supervised fine-tuning: trajectory synthesis with rejection, datasets, export, training."""

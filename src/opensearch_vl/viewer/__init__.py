@@ -1,0 +1,1 @@
+"""Trajectories as one self-contained HTML page."""
