@@ -47,6 +47,7 @@ _BOLD = re.compile(r"'''([^'\n]++(?:'(?!'')[^'\n]*+)*+)'''")
 _SPACE = re.compile(r"[ \t\xa0\u2000-\u200a\u202f\u3000]{2,}+|[\t\xa0\u2000-\u200a\u202f]")
 _CELL_BREAK = re.compile(r"\|\||!!")
 _EMPTY_BRACKETS = re.compile(r"\s?[(（][\s,;:–-]*+[)）]")
+_OPENED_BRACKET = re.compile(r"([(（])[\s,;:]++")
 _SPACE_BEFORE = re.compile(r" ++(?=[,.;:!?)](?:\s|$))")
 _MAX_DEPTH = 20
 """Links nested deeper are text; no real page comes near."""
@@ -365,7 +366,10 @@ def _unmark(text: str, markup: Markup) -> tuple[str, list[tuple[int, Anchor]]]:
     pieces: list[str] = []
     found: list[tuple[int, Anchor]] = []
     size = place = 0
-    text = _SPACE_BEFORE.sub("", _EMPTY_BRACKETS.sub("", " ".join(text.split())))
+    text = " ".join(text.split())
+    if "(" in text or "（" in text:  # what a dropped template leaves behind
+        text = _OPENED_BRACKET.sub(r"\1", _EMPTY_BRACKETS.sub("", text))
+    text = _SPACE_BEFORE.sub("", text)
     if OPEN in text:
         for mark in _LINK_MARK.finditer(text):
             before = text[place : mark.start()].translate(_MARKS)
