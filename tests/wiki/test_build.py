@@ -16,7 +16,7 @@ from PIL import Image
 from wiki.wikitool import write
 
 from opensearch_vl.errors import DataError, DumpError, RunExists, StorageFull
-from opensearch_vl.wiki import writing
+from opensearch_vl.wiki import parsing, writing
 from opensearch_vl.wiki.dump import build_wiki
 from opensearch_vl.wiki.graph import follow_redirects
 from opensearch_vl.wiki.schema import TABLES
@@ -190,6 +190,17 @@ def test_the_folder_holds_nothing_else(wiki: WikiFolder) -> None:
 
 def test_same_dump_same_bytes(wiki: WikiFolder, tmp_path: Path) -> None:
     again = build_wiki(wiki.root.parent / "dump.xml", tmp_path / "again", images=wiki.root.parent / "pictures")
+    for path in sorted(p for p in wiki.root.rglob("*") if p.is_file()):
+        assert (again.root / path.relative_to(wiki.root)).read_bytes() == path.read_bytes(), path.name
+
+
+def test_any_number_of_processes_writes_the_same_bytes(
+    wiki: WikiFolder, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(parsing, "_BATCH_PAGES", 2)
+    again = build_wiki(
+        wiki.root.parent / "dump.xml", tmp_path / "again", images=wiki.root.parent / "pictures", workers=2
+    )
     for path in sorted(p for p in wiki.root.rglob("*") if p.is_file()):
         assert (again.root / path.relative_to(wiki.root)).read_bytes() == path.read_bytes(), path.name
 

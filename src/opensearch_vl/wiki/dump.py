@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import json
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from contextlib import ExitStack, closing
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -20,7 +20,8 @@ import pyarrow as pa
 from opensearch_vl.images import ImageStore
 from opensearch_vl.wiki.export import Export, RawPage
 from opensearch_vl.wiki.graph import CsrWriter, follow_redirects, title_index
-from opensearch_vl.wiki.page import ParsedPage, parse_page, redirect_target
+from opensearch_vl.wiki.page import ParsedPage, redirect_target
+from opensearch_vl.wiki.parsing import Article, parse_all
 from opensearch_vl.wiki.pictures import PictureFolder, Terms, read_terms
 from opensearch_vl.wiki.schema import SCHEMA_VERSION, TABLES
 from opensearch_vl.wiki.tables import WikiFolder, title_hash
@@ -52,7 +53,12 @@ class _Reading:
 
 
 def build_wiki(
-    dump: Path, out: Path, *, images: Path | None = None, progress: Callable[[int, int], None] | None = None
+    dump: Path,
+    out: Path,
+    *,
+    images: Path | None = None,
+    progress: Callable[[int, int], None] | None = None,
+    workers: int = 1,
 ) -> WikiFolder:
     """Read a MediaWiki XML export into a new wiki folder.
 
@@ -61,6 +67,7 @@ def build_wiki(
         out: The folder to make. It appears only when everything is written.
         images: Folder of picture files under the names that pages use; the wiki then holds the pictures of its pages.
         progress: Called with (bytes read, bytes total) of the dump.
+        workers: Processes that parse; the result is the same for any number. Pays on dumps of tens of megabytes.
 
     Raises:
         DumpError: `dump` is missing or not a usable export.
@@ -74,7 +81,7 @@ def build_wiki(
         scratch.mkdir()
         export = Export(dump, progress)
         pictures = PictureFolder(Path(images)) if images is not None else None
-        reading = _first_pass(export, folder, scratch, pictures)
+        reading = _first_pass(export, folder, scratch, pictures, workers)
         _second_pass(reading, folder, scratch, pictures)
         _write_meta(folder, export, reading, pictures)
         for file in scratch.iterdir():
@@ -86,24 +93,31 @@ def build_wiki(
 # --------------------------------------------------------------------------------------------- first pass
 
 
-def _first_pass(export: Export, folder: Path, scratch: Path, pictures: PictureFolder | None) -> _Reading:
+def _first_pass(export: Export, folder: Path, scratch: Path, pictures: PictureFolder | None, workers: int) -> _Reading:
     reading = _Reading()
     with ExitStack() as stack:
         writers = {name: stack.enter_context(TableWriter(scratch / name, schema)) for name, schema in _RAW.items()}
         writers["text"] = stack.enter_context(TableWriter(folder / "text.parquet", TABLES["text"]))
         writers["pages"] = stack.enter_context(TableWriter(scratch / "pages", TABLES["pages"]))
-        for page in export:
-            reading.counts["pages_in_dump"] += 1
-            why = _take(page, export.site, reading, writers, pictures)
-            if why:
-                reading.skipped[why] += 1
+        articles = _articles(export, reading, pictures)
+        for article, parsed in parse_all(articles, lambda: export.site, workers):
+            _write_page(article, parsed, reading, writers, pictures)
     return reading
 
 
-def _take(
-    page: RawPage, site: Site, reading: _Reading, writers: dict[str, TableWriter], pictures: PictureFolder | None
-) -> str:
-    """Read one page into the tables; returns why it was skipped, or an empty string."""
+def _articles(export: Export, reading: _Reading, pictures: PictureFolder | None) -> Iterator[Article]:
+    """The articles of the export; notes redirects, terms of pictures, and what is skipped on the way."""
+    for page in export:
+        reading.counts["pages_in_dump"] += 1
+        found = _sort(page, export.site, reading, pictures)
+        if isinstance(found, Article):
+            yield found
+        elif found:
+            reading.skipped[found] += 1
+
+
+def _sort(page: RawPage, site: Site, reading: _Reading, pictures: PictureFolder | None) -> Article | str:
+    """An article to parse; or why the page is skipped; or an empty string for a redirect, which is noted."""
     namespace, title = _place(page, site)
     if namespace == FILE and pictures is not None and page.text is not None and title in pictures:
         reading.terms[title] = read_terms(page.text, site)
@@ -126,8 +140,7 @@ def _take(
     if page.text is None or not page.text.strip():
         return "no_text"
     page_id = reading.pages[title] = len(reading.pages)
-    _write_page(page_id, title, page.dump_id, parse_page(title, page.text, site), reading, writers, pictures)
-    return ""
+    return Article(page_id, title, page.dump_id, page.text)
 
 
 def _place(page: RawPage, site: Site) -> tuple[int, str]:
@@ -150,17 +163,23 @@ def _redirect(page: RawPage, site: Site) -> str | None:
 
 
 def _write_page(
-    page_id: int,
-    title: str,
-    dump_id: int,
+    article: Article,
     parsed: ParsedPage,
     reading: _Reading,
     writers: dict[str, TableWriter],
     pictures: PictureFolder | None,
 ) -> None:
-    infobox = parsed.infobox
+    page_id, infobox = article.page_id, parsed.infobox
     writers["pages"].add(
-        page_id, title, parsed.kind, parsed.domain, len(parsed.text), 0, infobox.type, dump_id, parsed.num_file_links
+        page_id,
+        article.title,
+        parsed.kind,
+        parsed.domain,
+        len(parsed.text),
+        0,  # in-degree: known after the second pass
+        infobox.type,
+        article.dump_id,
+        parsed.num_file_links,
     )
     writers["text"].add(page_id, parsed.text, chars=len(parsed.text))
     for pos, link in enumerate(parsed.links):
