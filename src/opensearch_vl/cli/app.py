@@ -7,6 +7,7 @@ from typing import Annotated
 
 import typer
 
+from opensearch_vl.cli import doctor
 from opensearch_vl.cli.common import JsonOption, emit, run_guarded
 
 app = typer.Typer(
@@ -43,6 +44,9 @@ def digest(run: Annotated[Path, typer.Argument(help="A run folder.")], as_json: 
 
     value = compute(run)
     emit({"run": str(run), "digest": value}, as_json, lambda: typer.echo(value))
+
+
+doctor.register(app)
 
 
 def main() -> None:
