@@ -37,7 +37,6 @@ class Parsed:
         text: The reply as one text, parts that a server moved away put back; empty under native tool calls.
         thought: The reasoning ``z_l``; prose around a call counts as reasoning.
         call: The tool call to run.
-        call_id: The server's id of a native call.
         response: The final response.
         failure: Why there is nothing to do: `malformed_call` or `no_action`.
         well_formed: The reply has the exact form, whatever the mode it was read in.
@@ -47,7 +46,6 @@ class Parsed:
     text: str
     thought: str = ""
     call: ToolCall | None = None
-    call_id: str = ""
     response: str | None = None
     failure: ToolFailure | None = None
     well_formed: bool = False
@@ -111,7 +109,7 @@ def _exact_form(
         if arguments is None or not native[0].name.strip():
             return None
         call = ToolCall(name=native[0].name, arguments=arguments)
-        return Parsed(text=text, thought=thought, call=call, call_id=native[0].id, well_formed=True)
+        return Parsed(text=text, thought=thought, call=call, well_formed=True)
     if len(rest) != 1:
         return None
     action = rest[0]
@@ -171,8 +169,8 @@ class _Reading:
         try:
             found = _native_call(first, self.cut)
         except Unreadable:
-            return self._malformed("The arguments of the call are not a JSON object.", call_id=first.id)
-        return self._run(found, others, answered, call_id=first.id)
+            return self._malformed("The arguments of the call are not a JSON object.")
+        return self._run(found, others, answered)
 
     def _call(self, block: Block, others: bool, answered: bool) -> Parsed:
         at = self.blocks.index(block)
@@ -185,7 +183,7 @@ class _Reading:
             return self._malformed(f"The call could not be read: {problem}.")
         return self._run(found, others, answered, trailing)
 
-    def _run(self, found: Found, others: bool, answered: bool, trailing: bool = False, call_id: str = "") -> Parsed:
+    def _run(self, found: Found, others: bool, answered: bool, trailing: bool = False) -> Parsed:
         notes = []
         if found.more or others:
             notes.append("Only the first call of the turn was run; make one call per turn.")
@@ -194,7 +192,7 @@ class _Reading:
         if trailing:
             notes.append("Text after the call was not read; end the turn with the call.")
         call = ToolCall(name=_clean(found.name), arguments=_sound(found.arguments))
-        return Parsed(text=self.text, thought=self._thought(), call=call, call_id=call_id, note=" ".join(notes))
+        return Parsed(text=self.text, thought=self._thought(), call=call, note=" ".join(notes))
 
     def _response(self, responses: Sequence[Block], called: bool) -> Parsed:
         self._take_prose(self.blocks.index(responses[0]))
@@ -237,9 +235,9 @@ class _Reading:
     def _thought(self) -> str:
         return "\n\n".join(self.thoughts)
 
-    def _malformed(self, message: str, call_id: str = "") -> Parsed:
+    def _malformed(self, message: str) -> Parsed:
         failure = ToolFailure(kind=FailureKind.MALFORMED_CALL, message=f"{message} {self._advice()}")
-        return Parsed(text=self.text, thought=self._thought(), failure=failure, call_id=call_id)
+        return Parsed(text=self.text, thought=self._thought(), failure=failure)
 
     def _no_action(self, message: str) -> Parsed:
         failure = ToolFailure(kind=FailureKind.NO_ACTION, message=f"{message} {self._advice()}")
