@@ -83,6 +83,7 @@ class ChatFormat:
         )
         self.banned = (self.image_pad, self.video_pad, self.vision_start, self.vision_end)
         """Ids that a policy must never sample: they would announce a picture that is not there."""
+        self._control_ids = frozenset((self.im_start, self.im_end, *self.banned))
         self._newline = self.encode_text("\n")
 
     @classmethod
@@ -193,10 +194,6 @@ class ChatFormat:
                     "placeholders stand for it."
                 )
         return batch["pixel_values"], grids
-
-    @property
-    def _control_ids(self) -> frozenset[int]:
-        return frozenset((self.im_start, self.im_end, *self.banned))
 
 
 class Tape:
