@@ -5,7 +5,7 @@ import pytest
 
 from opensearch_vl.agent.transcript import Transcript
 from opensearch_vl.rl.advantage import DELTA
-from opensearch_vl.rl.batch import Scored, loss_mask, make_batch
+from opensearch_vl.rl.batch import ScoredTranscript, loss_mask, make_batch
 
 GEN = np.array([0, 0, 1, 1, 0, 1, 1, 0, 1], dtype=bool)
 STEP = np.array([-1, -1, 0, 0, 0, 1, 1, 1, 2], dtype=np.int32)
@@ -43,10 +43,10 @@ def test_padding_masks_and_counts() -> None:
     short = transcript(GEN[:4], STEP[:4])
     batch = make_batch(
         [
-            Scored(transcript(), 0, 1.0),
-            Scored(short, 0, 0.0, fatal_index=0),
-            Scored(transcript(), 0, None),
-            Scored(transcript(), 1, 0.5, fatal_index=2),
+            ScoredTranscript(transcript(), 0, 1.0),
+            ScoredTranscript(short, 0, 0.0, fatal_index=0),
+            ScoredTranscript(transcript(), 0, None),
+            ScoredTranscript(transcript(), 1, 0.5, fatal_index=2),
         ],
         pad_id=99,
     )

@@ -10,7 +10,7 @@ torch = pytest.importorskip("torch")
 
 from opensearch_vl.agent.transcript import Transcript  # noqa: E402
 from opensearch_vl.rl.advantage import group_advantages  # noqa: E402
-from opensearch_vl.rl.batch import Scored, make_batch  # noqa: E402
+from opensearch_vl.rl.batch import ScoredTranscript, make_batch  # noqa: E402
 from opensearch_vl.rl.loss import LossSettings, normaliser, policy_loss  # noqa: E402
 
 torch.set_num_threads(1)
@@ -97,14 +97,14 @@ class Toy(torch.nn.Module):
         return torch.cat([torch.zeros(len(ids), 1, dtype=torch.float64), logps[ids[:, :-1], ids[:, 1:]]], dim=1)
 
 
-def group(fatal_index: int | None, fatal_reward: float) -> list[Scored]:
+def group(fatal_index: int | None, fatal_reward: float) -> list[ScoredTranscript]:
     """Four rollouts of one prompt; the first may be fatal. Two opening tokens, then three steps of two tokens."""
     rng = np.random.default_rng(3)
     gen = np.array([False, False] + [True] * 6)
     step = np.array([-1, -1, 0, 0, 1, 1, 2, 2], dtype=np.int32)
     rewards = [fatal_reward, 0.2, 0.4, 0.6]
     return [
-        Scored(
+        ScoredTranscript(
             Transcript(rng.integers(0, 8, 8), gen, step, np.zeros(8, dtype=np.float32), (), (), 3, 0),
             group=0,
             reward=reward,
@@ -114,7 +114,9 @@ def group(fatal_index: int | None, fatal_reward: float) -> list[Scored]:
     ]
 
 
-def gradient(rollouts: list[Scored], mode: str, only: int | None = None, norm: str = "seq_mean") -> "torch.Tensor":
+def gradient(
+    rollouts: list[ScoredTranscript], mode: str, only: int | None = None, norm: str = "seq_mean"
+) -> "torch.Tensor":
     """Gradient of the objective; `only` keeps the term of one rollout, with the batch's normalisation."""
     batch = make_batch(rollouts, mode=mode)
     policy = Toy()
@@ -144,7 +146,7 @@ def test_a_fatal_trajectory_over_the_mean_contributes_the_plain_gradient_of_its_
     full = rollouts[0].transcript
     keep = full.step_ids < 2
     prefix = Transcript(full.ids[keep], full.gen_mask[keep], full.step_ids[keep], full.logprobs[keep], (), (), 2, 1)
-    plain = gradient([Scored(prefix, 0, 1.0), *rollouts[1:]], "vanilla", only=0)
+    plain = gradient([ScoredTranscript(prefix, 0, 1.0), *rollouts[1:]], "vanilla", only=0)
     assert clamped.abs().max().item() > 0
     torch.testing.assert_close(clamped, plain)
 
@@ -162,7 +164,7 @@ def test_tokens_from_the_fatal_step_on_do_not_matter() -> None:
     ids = rollouts[0].transcript.ids.copy()
     ids[5:] = (ids[5:] + 3) % 8
     old = rollouts[0].transcript
-    changed[0] = Scored(Transcript(ids, old.gen_mask, old.step_ids, old.logprobs, (), (), 3, 0), 0, 1.0, 1)
+    changed[0] = ScoredTranscript(Transcript(ids, old.gen_mask, old.step_ids, old.logprobs, (), (), 3, 0), 0, 1.0, 1)
     torch.testing.assert_close(gradient(rollouts, "fatal_clamp"), gradient(changed, "fatal_clamp"))
     assert not torch.allclose(gradient(rollouts, "vanilla"), gradient(changed, "vanilla"))
 
@@ -175,13 +177,13 @@ def test_tokens_from_the_fatal_step_on_do_not_matter() -> None:
     "rollouts",
     [
         group(fatal_index=0, fatal_reward=0.0),
-        [Scored(item.transcript, 0, item.reward, 0) for item in group(None, 0.0)],  # all masked
-        [Scored(item.transcript, 0, None if number else 0.5) for number, item in enumerate(group(None, 0.0))],
-        [Scored(item.transcript, 0, None) for item in group(None, 0.0)],
+        [ScoredTranscript(item.transcript, 0, item.reward, 0) for item in group(None, 0.0)],  # all masked
+        [ScoredTranscript(item.transcript, 0, None if number else 0.5) for number, item in enumerate(group(None, 0.0))],
+        [ScoredTranscript(item.transcript, 0, None) for item in group(None, 0.0)],
     ],
     ids=["fatal at step 0", "all masked", "one scored", "none scored"],
 )
-def test_the_loss_stays_finite(rollouts: list[Scored], norm: str) -> None:
+def test_the_loss_stays_finite(rollouts: list[ScoredTranscript], norm: str) -> None:
     grad = gradient(rollouts, "fatal_clamp", norm=norm)
     assert torch.isfinite(grad).all()
 

@@ -13,6 +13,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from PIL import Image
 
+from opensearch_vl.agent.pixels import Pixels
 from opensearch_vl.agent.transcript import OPENING, ChatFormat, Tape, transcribe
 from opensearch_vl.errors import TranscriptError
 from opensearch_vl.images import ImageStore
@@ -233,7 +234,7 @@ def test_a_picture_too_few_is_an_exception(chat: ChatFormat, store: ImageStore) 
 @pytest.mark.parametrize("size", [(16, 16), (33, 2000), (1024, 1024), (127, 129), (3000, 40)])
 def test_placeholders_equal_features_for_odd_sizes(chat: ChatFormat, store: ImageStore, size: tuple[int, int]) -> None:
     image = picture(store, *size)
-    pixels = chat.pixels([image], store)
+    pixels = Pixels(chat, store)([image])
     assert pixels is not None
     patches, grids = pixels
     assert patches.shape[0] == int(grids.prod())
@@ -241,20 +242,39 @@ def test_placeholders_equal_features_for_odd_sizes(chat: ChatFormat, store: Imag
     assert chat.num_image_tokens(image) <= (64 if max(size) < 64 * min(size) else 80)  # Qwen's rounding of thin strips
 
 
+def test_pixels_equal_the_processor_and_the_cache_changes_nothing(chat: ChatFormat, store: ImageStore) -> None:
+    rng = np.random.default_rng(0)
+    noise = [Image.fromarray(rng.integers(0, 255, (h, w, 3), dtype=np.uint8)) for h, w in ((300, 512), (40, 50))]
+    refs = [store.put(image) for image in noise]
+    expected = chat.image_processor(noise, return_tensors="np")
+    for pixels in (Pixels(chat, store), Pixels(chat, store, max_bytes=0)):
+        for _ in range(2):
+            patches, grids = pixels(refs) or (None, None)
+            np.testing.assert_array_equal(patches, expected["pixel_values"])
+            np.testing.assert_array_equal(grids, expected["image_grid_thw"])
+
+
+def test_the_cache_is_bounded(chat: ChatFormat, store: ImageStore) -> None:
+    pixels = Pixels(chat, store, max_bytes=3 * 64 * 64 * 3)
+    for shade in range(10):
+        pixels([picture(store, 64, 64, shade)])
+    assert 0 < pixels.cached_bytes <= 3 * 64 * 64 * 3
+
+
 def test_no_pictures_no_pixels(chat: ChatFormat, store: ImageStore) -> None:
-    assert chat.pixels([], store) is None
+    assert Pixels(chat, store)([]) is None
 
 
 def test_a_processor_that_changes_its_mind_is_caught(checkpoint: Path, store: ImageStore) -> None:
     chat = ChatFormat.load(checkpoint)
     chat.image_processor.get_number_of_image_patches = lambda height, width, kwargs=None: 8
     with pytest.raises(TranscriptError, match="features"):
-        chat.pixels([picture(store, 200, 200)], store)
+        Pixels(chat, store)([picture(store, 200, 200)])
 
 
 def test_max_pixels_bounds_what_the_model_sees(checkpoint: Path, store: ImageStore) -> None:
     image = picture(store, 800, 800)
-    assert ChatFormat.load(checkpoint, max_pixels=4 * 256).num_image_tokens(image) == 4
+    assert ChatFormat.load(checkpoint, max_pixels=4 * 32**2).num_image_tokens(image) == 4
     assert ChatFormat.load(checkpoint).num_image_tokens(image) == 64
 
 

@@ -22,7 +22,6 @@ import numpy as np
 from numpy.typing import NDArray
 
 from opensearch_vl.errors import MissingExtra, TranscriptError
-from opensearch_vl.images import ImageStore
 from opensearch_vl.protocols import ImagePart, Message, TextPart
 from opensearch_vl.types import ImageRef, Sampled, Step
 
@@ -172,28 +171,6 @@ class ChatFormat:
         """How many features the vision tower makes of a picture, from its size alone."""
         patches: int = self.image_processor.get_number_of_image_patches(image.height_px, image.width_px)
         return patches // int(self.image_processor.merge_size) ** 2
-
-    def pixels(
-        self, images: Sequence[ImageRef], store: ImageStore
-    ) -> tuple[NDArray[np.float32], NDArray[np.int64]] | None:
-        """Patches ``[P, D]`` and grids ``[N, 3]`` (time, height, width in patches) of the pictures; None without any.
-
-        Raises:
-            ImageError: If a picture is not in the store.
-            TranscriptError: If the processor makes another number of features than `num_image_tokens` promised.
-        """
-        if not images:
-            return None
-        batch = self.image_processor([store.open(image) for image in images], return_tensors="np")
-        grids: NDArray[np.int64] = batch["image_grid_thw"]
-        for image, grid in zip(images, grids, strict=True):
-            features = int(grid.prod()) // int(self.image_processor.merge_size) ** 2
-            if features != self.num_image_tokens(image):
-                raise TranscriptError(
-                    f"Picture {image.sha256[:12]}… gives {features} features, but {self.num_image_tokens(image)} "
-                    "placeholders stand for it."
-                )
-        return batch["pixel_values"], grids
 
 
 class Tape:

@@ -1,4 +1,4 @@
-"""Scored transcripts → one padded batch. The fatal mask ``M = M_gen · 1[s(t) < f]`` is applied here and nowhere else.
+"""ScoredTranscript transcripts → one padded batch. The fatal mask ``M = M_gen · 1[s(t) < f]`` is applied here and nowhere else.
 
 Everything is numpy and aligned with the tokens: ``mask[b, t]`` says that ``ids[b, t]`` was emitted by the policy before
 the fatal step, and is therefore what the loss is taken over (paper, section 5).
@@ -18,7 +18,7 @@ from opensearch_vl.types import ImageRef
 
 
 @dataclass(frozen=True, slots=True)
-class Scored:
+class ScoredTranscript:
     """A rollout with what the method needs to know about it.
 
     Attributes:
@@ -107,7 +107,7 @@ def loss_mask(
 
 
 def make_batch(
-    rollouts: Sequence[Scored], *, mode: Mode = "fatal_clamp", estimator: Estimator = "grpo", pad_id: int = 0
+    rollouts: Sequence[ScoredTranscript], *, mode: Mode = "fatal_clamp", estimator: Estimator = "grpo", pad_id: int = 0
 ) -> Batch:
     """Pad, mask and compute advantages.
 

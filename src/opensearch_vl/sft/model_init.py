@@ -1,8 +1,8 @@
 """The miniature policy: a Qwen3-VL of about a million parameters, made from nothing, that learns on a CPU.
 
 It is an ordinary checkpoint directory: `AutoModelForImageTextToText` and `AutoTokenizer` load it, the chat format is
-Qwen3-VL's, and everything that trains or serves an 8B model trains and serves this one. Only the sizes differ, and a
-patch is 8 pixels wide instead of 16, so that a whole picture costs at most 64 tokens.
+Qwen3-VL's, and everything that trains or serves an 8B model trains and serves this one. Only the sizes differ: a
+picture is shown at 256 by 256 pixels or less, which costs at most 64 tokens.
 """
 
 from __future__ import annotations
@@ -84,7 +84,7 @@ class MiniatureShape(Config):
     mlp: int = 320
     vision_hidden: int = 64
     vision_layers: int = 2
-    patch_px: int = 8
+    patch_px: int = 16
     max_image_tokens: int = 64
     context: int = 8192
 
