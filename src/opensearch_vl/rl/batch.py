@@ -1,4 +1,4 @@
-"""ScoredTranscript transcripts → one padded batch. The fatal mask ``M = M_gen · 1[s(t) < f]`` is applied here and nowhere else.
+"""Scored transcripts → one padded batch. The fatal mask ``M = M_gen · 1[s(t) < f]`` is applied here and nowhere else.
 
 Everything is numpy and aligned with the tokens: ``mask[b, t]`` says that ``ids[b, t]`` was emitted by the policy before
 the fatal step, and is therefore what the loss is taken over (paper, section 5).
