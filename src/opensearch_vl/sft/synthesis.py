@@ -180,7 +180,10 @@ async def synthesise(
 
 
 async def _judged(
-    rollouts: AsyncGenerator[tuple[Job, Trajectory], None], pool: dict[str, Task], judge: Judge, settings: SynthesisSettings
+    rollouts: AsyncGenerator[tuple[Job, Trajectory], None],
+    pool: dict[str, Task],
+    judge: Judge,
+    settings: SynthesisSettings,
 ) -> AsyncGenerator[tuple[Task, Trajectory, Scored], None]:
     """Judge rollouts as they come, several at the same time; yields them as they are finished."""
 
