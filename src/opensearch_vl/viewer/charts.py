@@ -51,7 +51,8 @@ class _Scale:
     """Linear map of values onto pixels."""
 
     def __init__(self, low: float, high: float, start_px: float, end_px: float) -> None:
-        pad = 0.5 if low == high else 0.0
+        flat = high - low <= 1e-9 * max(abs(low), abs(high))
+        pad = max(0.5, 0.05 * abs(high)) if flat else 0.0
         self.low, self.high = low - pad, high + pad
         self.start_px, self.end_px = start_px, end_px
 
