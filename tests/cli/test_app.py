@@ -4,7 +4,6 @@ import json
 import os
 import subprocess
 import sys
-import time
 from pathlib import Path
 
 import pytest
@@ -26,13 +25,12 @@ def osvl(*arguments: str, cwd: Path | None = None, **env: str) -> subprocess.Com
 def test_help_is_quick_and_loads_no_heavy_library() -> None:
     best = 9.0
     for _ in range(3):
-        started = time.perf_counter()
+        before = os.times()
         assert osvl("--help").returncode == 0
-        best = min(best, time.perf_counter() - started)
-    bare_started = time.perf_counter()
-    subprocess.run([sys.executable, "-c", "pass"], check=True)
-    bare = time.perf_counter() - bare_started
-    assert best < max(0.5, 25 * bare), f"{best:.2f} s (a bare interpreter takes {bare:.2f} s)"
+        after = os.times()  # processor time: what the command costs, whatever else the machine does
+        spent = after.children_user - before.children_user + after.children_system - before.children_system
+        best = min(best, spent)
+    assert best < 0.5, f"osvl --help took {best:.2f} s"
     code = "import sys, opensearch_vl.cli; print([m for m in ('numpy','cv2','torch','duckdb','pyarrow','openai') if m in sys.modules])"
     loaded = subprocess.run(
         [sys.executable, "-c", code],

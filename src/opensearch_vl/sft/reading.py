@@ -1,0 +1,101 @@
+"""What the scripted expert can read off an observation: titles of hits, ``Label: value`` lines, lettering, picture ids.
+
+It reads the texts that the tools document, with whatever wrapping a layout puts around them. Everything returned is a
+stretch of the observation itself: this is how the expert copies its answer instead of knowing it.
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from difflib import SequenceMatcher
+from itertools import pairwise
+
+from opensearch_vl.text import contains_words, words
+
+_BLOCK = re.compile(r"(?:^|(?<=>))\[(?:Passage|Match) \d+\]", re.MULTILINE)
+_TITLE = re.compile(r"^Title:[ \t]*(.+?)[ \t]*$", re.MULTILINE)
+_URL = re.compile(r"^URL:[ \t]*(\S+)", re.MULTILINE)
+_BODY = re.compile(r"^(?:Summary|Snippet):[ \t]*", re.MULTILINE)
+_LETTERING = re.compile(r'(?:^|(?<=>))\[Text Block \d+\][^"\n]*"(.*)"[ \t]*$', re.MULTILINE)
+_IMAGE_ID = re.compile(r"New image ID: (img_\d{1,5})")
+_CLOSING_TAG = re.compile(r"</\w+>")
+_NEXT_LABEL = r"(?=\s+[^\W\d_a-z][^\W\d_]*(?:[ ][a-z]\w*){0,4}:\s)"
+_BRACKETS = re.compile(r"\s*\([^()]*\)\s*$")
+
+SIMILAR = 0.8
+"""How much of a title the lettering must hold (Ratcliff/Obershelp, 0 to 1): OCR mistakes a letter now and then."""
+
+
+@dataclass(frozen=True, slots=True)
+class Hit:
+    """A passage or visual match as shown in an observation."""
+
+    title: str
+    url: str
+    body: str
+
+
+def hits(text: str) -> list[Hit]:
+    """The hits of a search observation, in order; none where it lists none."""
+    starts = [match.start() for match in _BLOCK.finditer(text)]
+    blocks = [text[start:end] for start, end in pairwise([*starts, len(text)])]
+    found = []
+    for block in blocks:
+        title, url, body = _TITLE.search(block), _URL.search(block), _BODY.search(block)
+        if title is not None:
+            rest = block[body.end() :] if body is not None else ""
+            found.append(Hit(title[1], url[1] if url else "", _CLOSING_TAG.sub("", rest).strip()))
+    return found
+
+
+def value_of(body: str, label: str) -> str | None:
+    """What follows ``Label:`` in a text, up to the end of the line or the next label; None without the label."""
+    pattern = rf"(?:^|(?<=[\s.;,]))(?i:{re.escape(label)}):[ \t]*(\S.*?)[ \t]*(?:$|{_NEXT_LABEL})"
+    match = re.search(pattern, body, re.MULTILINE)
+    if match is None:
+        return None
+    return _CLOSING_TAG.sub("", match[1]).strip(" ;") or None
+
+
+def lettering(text: str) -> str:
+    """All text that OCR quotes, in reading order; empty if it read nothing."""
+    return " ".join(" ".join(_LETTERING.findall(text)).split())
+
+
+def new_image_id(text: str) -> str | None:
+    """The id that the environment gave to a derived picture."""
+    match = _IMAGE_ID.search(text)
+    return match[1] if match else None
+
+
+def bare(title: str) -> str:
+    """A title without the bracketed addition that tells namesakes apart."""
+    return _BRACKETS.sub("", title) or title
+
+
+def same_name(title: str, name: str) -> bool:
+    """Whether a page title names the entity, bracketed additions and accents aside."""
+    return words(bare(title)) == words(bare(name))
+
+
+def mentions(text: str, name: str) -> bool:
+    """Whether a text speaks a name, bracketed addition aside, in whole words."""
+    return contains_words(words(text), words(bare(name)))
+
+
+def resemblance(title: str, sign: str) -> float:
+    """How well the lettering on a sign holds a title, in [0, 1]; 1 if it holds all of its words in order."""
+    wanted, read = "".join(words(bare(title))), "".join(words(sign))
+    if not wanted or not read:
+        return 0.0
+    if contains_words(words(sign), words(bare(title))):
+        return 1.0
+    matched = SequenceMatcher(None, wanted, read, autojunk=False).get_matching_blocks()
+    return sum(block.size for block in matched if block.size > 1) / len(wanted)
+
+
+def label_of(key: str) -> str:
+    """An infobox key as documents show it: ``birth_date`` becomes ``Birth date``."""
+    words = key.replace("_", " ").strip()
+    return words[:1].upper() + words[1:]
