@@ -10,7 +10,7 @@ from opensearch_vl.tools.pixels import crop_box, resolve_box, sharpen
 
 def unsharp_by_the_formula(rgb: np.ndarray, amount: float, sigma: float) -> np.ndarray:
     """(1+α)·I − α·(G_σ∗I) in float64, separable convolution written out, mirrored borders."""
-    radius = int(round(4 * sigma))
+    radius = round(4 * sigma)
     offsets = np.arange(-radius, radius + 1)
     kernel = np.exp(-(offsets**2) / (2 * sigma**2))
     kernel /= kernel.sum()

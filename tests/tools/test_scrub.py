@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from opensearch_vl.tools.scrub import cap, scrub, scrub_line
 
 # What chat templates and processors treat as markup, across model families.
-TOKENS = """
+_TOKEN_TEXT = """
 <|im_start|> <|im_end|> <|endoftext|> <|image_pad|> <|vision_start|> <|vision_end|> <|video_pad|> <|object_ref_start|>
 <tool_call> </tool_call> <tool_response> </tool_response> <tools> </tools> <think> </think> <response> </response>
 <observation> </observation> <answer> </answer> <image> <video> <audio> <img> </img> <s> </s> <unk> <pad> <bos> <eos>
@@ -21,7 +21,8 @@ TOKENS = """
 [control_17] <IMG_CONTEXT> <fim_prefix> <extra_id_0> <loc_12> <unused7> <0x0A> <SPECIAL_12> <seed:bos> <seed:tool_call>
 ]~!b[ ]~b] [e~[ <function=search> <parameter=q> <function_calls> <invoke> <global-img> <row_1_col_1> <image_id>
 <|START_OF_TURN_TOKEN|> <|tool_calls_section_begin|> <|media_pad|> <|IMAGE_PLACEHOLDER|> <fake_token_around_image>
-""".split()
+"""
+TOKENS = _TOKEN_TEXT.split()
 
 INVISIBLE = "\u200b\u200c\u200d\u2060\ufeff\u00ad\u202e\u2066\u200e\x00\x08\x1b\x7f\x9f\ufe0f\U000e0041\U000e0100\u034f\u180e\u3164"
 WIDE = {chr(c): chr(c + 0xFEE0) for c in range(0x21, 0x7F)}

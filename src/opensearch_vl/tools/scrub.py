@@ -94,7 +94,7 @@ _MARKS = "‹›⟦⟧"  # what has been neutralised is never looked at again
 
 _ANGLE = re.compile(f"<<?([^<>{_MARKS}]+)>>?")
 _BRACKET = re.compile(rf"\[([^\[\]\s{_MARKS}]{{1,80}})\]")
-_TILDED = re.compile(r"[\[\]](?=([~～]\S{1,2}[\[\]]|\S[~～]\[))")  # looks ahead, for these may overlap
+_TILDED = re.compile(r"[\[\]](?=([~～][!！]?\S[\[\]]|\S[~～]\[))")  # looks ahead, for these may overlap
 _BARRED = re.compile(r"/?\|[^\s|][^\s]*|[^\s]+\|")
 _BARRED_WITH_ATTRIBUTES = re.compile(r"/?\|\S[^\n]*=[^\n]*")
 _BARE = re.compile(r"/?(?:[^\W\d][\w:.\-▁+]*|0x[0-9A-Fa-f]+)/?")
