@@ -27,7 +27,39 @@ from opensearch_vl.types import (
 )
 
 SYSTEM = "Find the answer with tools.\n<tools>\nimage_search(url)\ntext_search(q)\nsharpen(image)\n</tools>"
-_SYLLABLES = ["ba", "be", "bo", "da", "de", "do", "fa", "fe", "ka", "ke", "ko", "la", "le", "lo", "ma", "me", "mo", "na", "ne", "no", "ra", "re", "ro", "sa", "se", "so", "ta", "te", "to", "va", "ve"]
+_SYLLABLES = [
+    "ba",
+    "be",
+    "bo",
+    "da",
+    "de",
+    "do",
+    "fa",
+    "fe",
+    "ka",
+    "ke",
+    "ko",
+    "la",
+    "le",
+    "lo",
+    "ma",
+    "me",
+    "mo",
+    "na",
+    "ne",
+    "no",
+    "ra",
+    "re",
+    "ro",
+    "sa",
+    "se",
+    "so",
+    "ta",
+    "te",
+    "to",
+    "va",
+    "ve",
+]
 
 
 @dataclass(frozen=True)
