@@ -2,24 +2,33 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 import re
 from dataclasses import dataclass, field
+from pathlib import Path
 
+from PIL import Image
 from scoring_samples import hits, matches
 
-from opensearch_vl.protocols import ChatModel, Message, TextPart
+from opensearch_vl.images import ImageBank, ImageStore
+from opensearch_vl.protocols import ChatModel, Message, TextPart, ToolSchema
 from opensearch_vl.text import words
 from opensearch_vl.types import (
     Degradation,
     Descriptor,
+    FailureKind,
     Gold,
     ImageRef,
+    Observation,
     PathHop,
     PictureSource,
     Predicate,
     Provenance,
     Task,
+    ToolCall,
+    ToolFailure,
+    ToolResult,
 )
 
 PHOTO = ImageRef(sha256="a" * 64, mime="image/png", width_px=640, height_px=480)
@@ -154,3 +163,58 @@ async def drive(
             text = world.answer(call["name"], call["arguments"])
         messages += [Message("assistant", (TextPart(reply),)), Message("user", (TextPart(layout.format(text)),))]
     raise AssertionError("no response within the turns")
+
+
+class WorldTools:
+    """The world behind the interface that an environment needs of a toolbox.
+
+    Pictures made by `good_repairs` can be read; `delay_s` makes every call wait.
+    """
+
+    names = ("text_search", "image_search", "layout_parsing", "sharpen", "super_resolution", "perspective_correct")
+
+    def __init__(
+        self, store: ImageStore, world: World | None = None, good_repairs: tuple[str, ...] = (), delay_s: float = 0
+    ) -> None:
+        self.store = store
+        self.world = world or World()
+        self.good_repairs = good_repairs
+        self.delay_s = delay_s
+        self.num_calls = 0
+        self._readable: set[str] = set()
+
+    def schemas(self) -> tuple[ToolSchema, ...]:
+        return tuple(ToolSchema(name, name, {"type": "object", "properties": {}}) for name in self.names)
+
+    def key(self, call: ToolCall) -> str:
+        return json.dumps([call.name, call.arguments], sort_keys=True)
+
+    async def call(self, call: ToolCall, bank: ImageBank) -> ToolResult:
+        self.num_calls += 1
+        await asyncio.sleep(self.delay_s)
+        if call.name not in self.names:
+            return _failed(FailureKind.UNKNOWN_TOOL, f"There is no tool {call.name!r}.")
+        name = call.arguments.get("image") or call.arguments.get("url")
+        if name is not None and name not in bank.ids():
+            return _failed(FailureKind.BAD_INPUT, f"There is no picture {name!r}.")
+        if call.name in ("sharpen", "super_resolution", "perspective_correct"):
+            shade = self.names.index(call.name) * 20
+            ref = self.store.put(Image.new("RGB", (40, 30), (shade, 90, 160)))
+            if call.name in self.good_repairs:
+                self._readable.add(ref.sha256)
+            return ToolResult(observation=Observation(text="Done.", image=ref))
+        if call.name == "layout_parsing" and name != "img_1" and bank.get(name).sha256 in self._readable:
+            return ToolResult(observation=Observation(text=f'[Text Block 1] (text) "{self.world.sign}"'))
+        return ToolResult(observation=Observation(text=self.world.answer(call.name, call.arguments)))
+
+
+def _failed(kind: FailureKind, message: str) -> ToolResult:
+    return ToolResult(observation=Observation(text=message), failure=ToolFailure(kind=kind, message=message))
+
+
+def store_with_photo(root: Path) -> tuple[ImageStore, ImageRef]:
+    """A store that holds one photo."""
+    store = ImageStore(root)
+    image = Image.new("RGB", (64, 48), (200, 180, 90))
+    image.paste((60, 90, 150), (10, 10, 40, 40))
+    return store, store.put(image)

@@ -110,7 +110,6 @@ def test_the_hash_changes_with_whatever_the_model_is_told() -> None:
         AgentSettings(),
         AgentSettings(date="2026-05-06"),
         AgentSettings(date="2026-05-07"),
-        AgentSettings(coordinates="thousandths"),
         AgentSettings(layout="rl"),
         AgentSettings(layout="native_tools"),
         AgentSettings(profile="miniature"),

@@ -9,15 +9,16 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Sequence
-from typing import Protocol
+from typing import Protocol, runtime_checkable
 
 from opensearch_vl.agent.dialect import Parsed, parse
 from opensearch_vl.agent.layouts import Layout, build_layout
 from opensearch_vl.agent.settings import AgentSettings
 from opensearch_vl.images import ImageBank, ImageStore
 from opensearch_vl.protocols import Message, Reply, Sampling, ToolSchema
+from opensearch_vl.tools.scrub import cap
+from opensearch_vl.tools.toolbox import repeated_call
 from opensearch_vl.types import (
-    FailureKind,
     Observation,
     Step,
     TaskView,
@@ -37,8 +38,11 @@ MIN_REPLY_TOKENS = 256
 _FINAL = "This was the last call: the next turn must give the final response from the evidence at hand."
 
 
+@runtime_checkable
 class Tools(Protocol):
-    """What an episode needs of a toolbox."""
+    """What an episode needs of a toolbox; `tools.toolbox.Toolbox` is one."""
+
+    store: ImageStore
 
     @property
     def names(self) -> tuple[str, ...]:
@@ -189,7 +193,7 @@ class Episode:
         if parsed.call is None:
             return None
         key = self._env.toolbox.key(parsed.call)
-        repeated = _repeated_call(self._call_keys, key, self._settings.repeat_limit)
+        repeated = repeated_call(self._call_keys, key, self._settings.repeat_limit)
         self._call_keys.append(key)
         if repeated is not None:
             return _refusal(repeated, "The tool call failed")
@@ -197,7 +201,7 @@ class Episode:
 
     def _observe(self, result: ToolResult, note: str) -> tuple[Observation, bool]:
         """What the policy is shown, and whether a picture had to be left out."""
-        lines = [_cut(result.observation.text, self._settings.observation_limit)]
+        lines = [cap(result.observation.text, self._settings.observation_limit)]
         image, image_id, overflow = result.observation.image, None, False
         if image is not None and len(self.bank) >= self._settings.max_images:
             image, overflow = None, True
@@ -266,24 +270,10 @@ def _refusal(failure: ToolFailure, what: str) -> ToolResult:
     return ToolResult(observation=Observation(text=text), failure=failure)
 
 
-def _repeated_call(keys: Sequence[str], key: str, limit: int | None) -> ToolFailure | None:
-    count = keys.count(key)
-    if limit is None or count + 1 < limit:
-        return None
-    message = f"This very call was already made {count} times; its result will not change. Try another way."
-    return ToolFailure(kind=FailureKind.REPEATED_CALL, message=message)
-
-
-def _cut(text: str, limit: int) -> str:
-    if len(text) <= limit:
-        return text
-    return f"{text[:limit]}\n[cut: {len(text) - limit:,} more characters]"
-
-
 def _fold(observation: Observation) -> Observation:
     """The first line of an observation; a picture stays, so that its id keeps its place."""
     first, _, rest = observation.text.partition("\n")
     if not rest:
         return observation
     kept = f"\nNew image ID: {observation.image_id}" if observation.image_id else ""
-    return observation.model_copy(update={"text": f"{_cut(first, 200)}\n[folded to save room]{kept}"})
+    return observation.model_copy(update={"text": f"{cap(first, 200)}\n[folded to save room]{kept}"})

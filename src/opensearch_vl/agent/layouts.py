@@ -108,12 +108,8 @@ def build_layout(settings: AgentSettings, schemas: Sequence[ToolSchema]) -> Layo
     native = settings.layout == "native_tools"
     suffix = settings.sizes.suffix
     form = template(f"agent_form_{'native' if native else 'tags'}{suffix}")
-    extra = []
-    if settings.coordinates == "thousandths":
-        extra.append("Boxes are given in thousandths of the picture's width and height.")
-    if settings.date:
-        extra.append(f"Today is {settings.date}.")
-    system = fill(f"agent_system{suffix}", form="\n\n".join([form, *extra]))
+    today = [f"Today is {settings.date}."] if settings.date else []
+    system = fill(f"agent_system{suffix}", form="\n\n".join([form, *today]))
     tools = "" if native or not schemas else describe_tools(schemas, short=settings.sizes.signatures)
     hashed = [settings.layout, system, tools, str(settings.list_pictures)]
     hashed += [json.dumps([s.name, s.description, s.parameters], sort_keys=True) for s in schemas]

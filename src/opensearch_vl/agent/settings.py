@@ -65,7 +65,6 @@ class AgentSettings(Config):
         fatal_after: K of the paper: so many counted failures in a row end the trajectory.
         repeat_limit: The n-th identical call is a failure; None allows any number.
         observation_chars: Longest observation text; None takes the profile's.
-        coordinates: What the boxes of `crop` are in. Has to agree with the tool's own setting.
         list_pictures: The first turn states the id and size of each picture, which pixel coordinates need. Released
             checkpoints were trained without.
         forced_final: Near a limit, ask once for the final response instead of breaking off.
@@ -87,7 +86,6 @@ class AgentSettings(Config):
     fatal_after: int = Field(default=3, gt=0)
     repeat_limit: int | None = Field(default=3, gt=1)
     observation_chars: int | None = Field(default=None, gt=0)
-    coordinates: Literal["pixels", "thousandths"] = "pixels"
     list_pictures: bool = True
     forced_final: bool = True
     fold_after_tokens: int | None = Field(default=None, gt=0)

@@ -10,11 +10,12 @@ import json
 import random
 from collections.abc import Sequence
 
+from opensearch_vl.agent.dialect import render_call, render_response
 from opensearch_vl.protocols import Message, NativeCall, Reply, Sampling, ToolSchema
 from opensearch_vl.seeds import derive
 from opensearch_vl.sft.mistakes import with_mistakes
 from opensearch_vl.sft.phrases import Voice
-from opensearch_vl.sft.plan import Ask, Broken, Investigator, Move, Plan, Say
+from opensearch_vl.sft.plan import Broken, Investigator, Move, Plan, Say
 from opensearch_vl.types import Task
 
 
@@ -84,16 +85,11 @@ def observations(messages: Sequence[Message]) -> list[str]:
     return seen
 
 
-def _call_text(move: Ask | Broken) -> str:
-    text = json.dumps({"name": move.call.name, "arguments": move.call.arguments}, ensure_ascii=False)
-    return text[:-4] if isinstance(move, Broken) else text
-
-
 def _tagged(move: Move) -> str:
-    action = (
-        f"<response>{move.text}</response>" if isinstance(move, Say) else f"<tool_call>{_call_text(move)}</tool_call>"
-    )
-    return f"<think>{move.thought}</think>\n{action}"
+    if isinstance(move, Say):
+        return render_response(move.thought, move.text)
+    whole = render_call(move.thought, move.call)
+    return whole.replace("}}</tool_call>", "</tool_call>") if isinstance(move, Broken) else whole
 
 
 def _native(move: Move, turn: int) -> Reply:

@@ -18,7 +18,6 @@ from opensearch_vl.sft.reading import (
     SIMILAR,
     Hit,
     hits,
-    label_of,
     lettering,
     mentions,
     new_image_id,
@@ -27,6 +26,7 @@ from opensearch_vl.sft.reading import (
     value_of,
 )
 from opensearch_vl.types import PathHop, Task, ToolCall
+from opensearch_vl.wiki.tables import label as label_of
 
 REPAIRS = ("super_resolution", "sharpen", "perspective_correct")
 """What is tried, in this order, when lettering cannot be read and nothing says why."""

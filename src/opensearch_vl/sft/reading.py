@@ -93,9 +93,3 @@ def resemblance(title: str, sign: str) -> float:
         return 1.0
     matched = SequenceMatcher(None, wanted, read, autojunk=False).get_matching_blocks()
     return sum(block.size for block in matched if block.size > 1) / len(wanted)
-
-
-def label_of(key: str) -> str:
-    """An infobox key as documents show it: ``birth_date`` becomes ``Birth date``."""
-    words = key.replace("_", " ").strip()
-    return words[:1].upper() + words[1:]
