@@ -1,0 +1,51 @@
+"""Sentence boundaries in a paragraph, good enough to show the words around a link. No model, one linear sweep."""
+
+from __future__ import annotations
+
+import re
+
+_END = re.compile(r"(?<![.!?…])[.!?…]++[\"'”’»)\]]*+(?=\s)|[。！？]+[」』）”’]*+|[।؟۔]")
+_LAST_WORD = re.compile(r"(?:^|[\s(\[\"'“„«])([^\s(\[\"'“„«]{1,12})$")
+_ABBREVIATIONS = frozenset(
+    "mr mrs ms dr st sr jr prof rev gen col capt lt sgt hon gov pres rep sen vs etc e.g i.e cf c ca approx est no nos vol fig ed eds pp "
+    "al op cit art inc ltd co corp bros dept univ mt ft jan feb mar apr jun jul aug sep sept oct nov dec r b d fl bzw usw z.b u.a "
+    "d.h nr hl hg hrsg geb gest p.ex env av apr.n.e m.e r.n.e т.е т.д т.п г гг в вв им др ок св св p.s".split()
+)
+_MAX_SENTENCE = 1_000
+"""Longer "sentences" are cut at a space: a table dumped into one paragraph must not be stored once per link."""
+
+
+def sentence_spans(text: str) -> list[tuple[int, int]]:
+    """Spans ``[start, end)`` that cover `text` in order, one per sentence."""
+    spans: list[tuple[int, int]] = []
+    start = 0
+    for mark in _END.finditer(text):
+        end = mark.end()
+        if mark[0][0] == "." and _not_an_end(text, mark.start(), end):
+            continue
+        start = _add(spans, text, start, end)
+    _add(spans, text, start, len(text))
+    return spans
+
+
+def _not_an_end(text: str, dot: int, end: int) -> bool:
+    following = text[end : end + 2].lstrip()
+    if following and (following[0].islower() or following[0] in ",;:"):
+        return True
+    word = _LAST_WORD.search(text, max(0, dot - 14), dot)
+    if word is None:
+        return False
+    last = word[1]
+    single_initial = len(last) == 1 and last.isupper()
+    return single_initial or last.lower() in _ABBREVIATIONS
+
+
+def _add(spans: list[tuple[int, int]], text: str, start: int, end: int) -> int:
+    while end - start > _MAX_SENTENCE:
+        cut = text.rfind(" ", start + _MAX_SENTENCE // 2, start + _MAX_SENTENCE)
+        cut = cut if cut > 0 else start + _MAX_SENTENCE
+        spans.append((start, cut))
+        start = cut
+    if end > start:
+        spans.append((start, end))
+    return end
