@@ -25,7 +25,9 @@ def test_kinds(value, kind) -> None:
     assert kind_of(value) == kind
 
 
-@pytest.mark.parametrize("value", ["", " ", "yes", "Unknown", "—", "7", "12", "one two three four five six seven", "x" * 90])
+@pytest.mark.parametrize(
+    "value", ["", " ", "yes", "Unknown", "—", "7", "12", "one two three four five six seven", "x" * 90]
+)
 def test_not_worth_asking(value) -> None:
     assert not informative(value, 6)
 

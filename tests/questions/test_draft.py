@@ -86,7 +86,7 @@ def changed(title, **fields):
         (changed("Teresa Rainö", infobox=[("full_name", "Ms Teresa Rainö")]), "compose", "no_infobox_answer"),
         (changed("Teresa Rainö", infobox=[("code", "Zx-99812")]) , None, None),
         (changed("Orla Zoo", infobox=[("managed_by", "Stefan Irvald", "Stefan Irvald"), ("managed_by", "a Board")]), "fuzz", "unlinked_alternative"),
-        (changed("Orla Zoo", text="Her code is Zx-99812.") [:2] + [Entry("Teresa Rainö", "Person", "person", [("code", "Zx-99812")])], "compose", "answer_on_path"),
+        ([*changed("Orla Zoo", text="Her code is Zx-99812.")[:2], Entry("Teresa Rainö", "Person", "person", [("code", "Zx-99812")])], "compose", "answer_on_path"),
         (changed("Stefan Irvald", infobox=[("spouse", "Teresa Rainö", "Teresa Rainö"), ("spouses", "Bo Sand", "Bo Sand")]), "fuzz", "same_wording"),
         (changed("Stefan Irvald", aliases=("Manages the",)), "leak", "bridge_named"),
         (changed("Orla Zoo", aliases=("Picturé", "One who manages")), "leak", "anchor_named"),

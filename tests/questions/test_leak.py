@@ -57,7 +57,9 @@ def test_says_what_and_how() -> None:
     assert [(leak.name, leak.how) for leak in found] == [("Stefan Irvald", "surname"), ("Zoo of Orla", "name")]
 
 
-@given(st.text(st.characters(categories=["L", "N"]), min_size=3, max_size=12), st.sampled_from(["", "'s", "s", ",", "?"]))
+@given(
+    st.text(st.characters(categories=["L", "N"]), min_size=3, max_size=12), st.sampled_from(["", "'s", "s", ",", "?"])
+)
 def test_a_name_is_found_in_any_frame(name, tail) -> None:
     name = f"Qx{name}"
     assert leaks(f"the house of {name}{tail} stands", [name])

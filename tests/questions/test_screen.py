@@ -22,7 +22,9 @@ class Says:
             return Trajectory(id="x", task_id=task.id, termination=Termination.ERROR, error="gone")
         if text == "":
             return Trajectory(id="x", task_id=task.id, termination=Termination.TURNS)
-        return Trajectory(id="x", task_id=task.id, steps=(Step(index=0, response=text),), termination=Termination.ANSWERED)
+        return Trajectory(
+            id="x", task_id=task.id, steps=(Step(index=0, response=text),), termination=Termination.ANSWERED
+        )
 
 
 class Exact:

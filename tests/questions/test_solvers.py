@@ -180,5 +180,3 @@ def test_follows_relations_both_ways() -> None:
 def test_replaces_the_visual_expression() -> None:
     assert replace_picture("the owner of the market hall in the picture", "Foo") == "the owner of Foo"
     assert replace_picture("no picture here", "Foo") == "no picture here"
-
-

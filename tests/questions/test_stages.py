@@ -1,5 +1,7 @@
 """The stage table: every walk counted once, sums match."""
 
+from itertools import pairwise
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -14,7 +16,7 @@ def test_sums_match(ended) -> None:
     table = StageTable.of(ended)
     rows = table.rows()
     assert rows[0].came_in == table.total == len(ended)
-    for row, after in zip(rows, rows[1:], strict=False):
+    for row, after in pairwise(rows):
         assert row.came_in == row.passed + sum(row.reasons.values())
         assert row.passed == after.came_in
     assert rows[-1].passed == table.final == sum(stage == FINAL for stage, _ in ended)

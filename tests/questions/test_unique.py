@@ -11,7 +11,11 @@ from opensearch_vl.questions.facts import Facts
 from opensearch_vl.questions.unique import DuckCounter, matches
 from opensearch_vl.types import Predicate
 
-KEYS, VALUES, TITLES = ["a", "b", "b2"], ["x", "X", " x ", "é", "E", "y z", "y  z", "ß", "ss"], [f"P{n}" for n in range(6)]
+KEYS, VALUES, TITLES = (
+    ["a", "b", "b2"],
+    ["x", "X", " x ", "é", "E", "y z", "y  z", "ß", "ss"],
+    [f"P{n}" for n in range(6)],
+)
 item = st.tuples(st.sampled_from(KEYS), st.sampled_from(VALUES)) | st.tuples(
     st.sampled_from(KEYS), st.sampled_from(VALUES), st.sampled_from(TITLES)
 )

@@ -1,6 +1,7 @@
 """A small wiki in memory, shaped like a `WikiFolder`, and walks over it."""
 
 from dataclasses import dataclass, field
+from itertools import pairwise
 
 import numpy as np
 
@@ -96,7 +97,7 @@ class MemoryWiki:
         nodes = tuple(self.id(title) for title in titles)
         links = tuple(
             LinkRow(a, b, self.entries[b].title, f"A sentence about {self.entries[b].title}.", "", 0)
-            for a, b in zip(nodes, nodes[1:], strict=False)
+            for a, b in pairwise(nodes)
         )
         return Walk(nodes=nodes, links=links, seed=7, domain=self.entries[nodes[0]].domain)
 

@@ -39,7 +39,11 @@ def choose_picture(
     """The best picture of the anchor's page.
 
     Args:
+        facts: The wiki.
+        anchor: Page id of the anchor.
+        settings: Thresholds.
         min_image_px: Shortest side that a picture must have.
+        embedder: Ranks the candidates; None keeps the page's order.
 
     Rejects `no_picture` (none is large enough) and `low_similarity` (none shows what the page is about).
     """
@@ -93,6 +97,8 @@ def name_in(lines: Sequence[str], names: Sequence[str], ratio: float) -> bool:
     """Whether recognised lines show one of the names, a few letters being allowed to be wrong.
 
     Args:
+        lines: What was recognised, in reading order.
+        names: Title and aliases.
         ratio: Share of the letters that must agree, in [0, 1] (`difflib` ratio over the best window).
     """
     tokens = [word for line in lines for word in words(line)]

@@ -23,7 +23,9 @@ _DAY_FIRST = re.compile(rf"(\d{{1,2}}) ({_MONTH}),? (\d{{3,4}})")
 _MONTH_FIRST = re.compile(rf"({_MONTH}) (\d{{1,2}}),? (\d{{3,4}})")
 _ISO = re.compile(r"(\d{4})-(\d{2})-(\d{2})")
 _NUMBER = re.compile(r"[-−+]?\d[\d,.\u00a0\u202f ]*\s*(?:[^\W\d]{1,12}\.?|[%°²³/µ]+[^\W\d]{0,6}){0,3}")
-_EMPTY = frozenset({"", "yes", "no", "none", "unknown", "n/a", "na", "various", "see below", "present", "tba", "-", "–"})
+_EMPTY = frozenset(
+    {"", "yes", "no", "none", "unknown", "n/a", "na", "various", "see below", "present", "tba", "-", "–"}
+)
 
 
 @dataclass(frozen=True, slots=True)

@@ -117,7 +117,11 @@ async def build_questions_async(
     """Build questions until `num` are final or the seeds are used up.
 
     Args:
+        wiki: The wiki folder.
+        settings: All rules and thresholds.
+        seed: Same seed, same questions.
         num: How many final questions to stop at; None goes through all seeds.
+        tools: Solvers, judge, OCR; what is missing is skipped and says so in the provenance.
         run: Where records and pictures are written; a resumed run continues where it stopped.
         progress: Called with (final questions so far, `num` or 0) after every walk.
     """

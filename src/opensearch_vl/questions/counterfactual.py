@@ -26,6 +26,9 @@ def variant_of(task: Task, variant: Variant, wiki: WikiFolder, min_image_px: int
     """The task as one step of the recipe would have left it; None where the variant does not exist.
 
     Args:
+        task: A finished question with full provenance.
+        variant: Which step to leave out.
+        wiki: Where the answer page's picture comes from.
         min_image_px: Shortest side of the answer page's picture; a page without one has no answer-anchored variant.
     """
     if variant == "full":
@@ -108,7 +111,12 @@ async def counterfactuals(
 
     Args:
         tasks: Questions built with the filter off: final ones and those the filter dropped.
+        wiki: The wiki they come from.
         solvers: One text search and one image search, both of the audit.
+        judge: Compares answers.
+        seed: Seed of the solvers.
+        min_image_px: Shortest side of an answer page's picture.
+        variants: Which rows of the table.
     """
     cells: list[Cell] = []
     for variant in variants:

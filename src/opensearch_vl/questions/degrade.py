@@ -70,8 +70,9 @@ def damage(image: Image.Image, kind: Kind, strength: float, seed: int) -> Image.
 
     Args:
         image: RGB.
-        kind: `blur` (Gaussian, `strength` = σ in pixels), `downsample` (`strength` = factor by which both sides
-            shrink) or `perspective` (`strength` = how far corners move inwards, as a share of the sides).
+        kind: Which damage.
+        strength: For `blur` the σ of a Gaussian in pixels; for `downsample` the factor by which both sides shrink; for
+            `perspective` how far corners move inwards, as a share of the sides.
         seed: Settles which corners move.
     """
     if kind == "blur":
@@ -99,7 +100,11 @@ def _skew(image: Image.Image, strength: float, seed: int) -> Image.Image:
     target = corners * [width, height]
     source = np.array([[0, 0], [width, 0], [width, height], [0, height]], dtype=float)
     return image.transform(
-        image.size, Image.Transform.PERSPECTIVE, _homography(target, source), Image.Resampling.BICUBIC, fillcolor=_GROUND
+        image.size,
+        Image.Transform.PERSPECTIVE,
+        _homography(target, source),
+        Image.Resampling.BICUBIC,
+        fillcolor=_GROUND,
     )
 
 
@@ -139,7 +144,11 @@ async def degrade(
         data: The picture, whose lettering OCR reads.
         names: Title and aliases of the anchor.
         kinds: Damages to try, the preferred first.
+        settings: Strengths, weak to strong.
+        ocr: Decides what is readable.
+        upscaler: Repairs down-sampling; without one that damage is not tried.
         ratio: Share of a name's letters that must be read.
+        seed: Seed of the damage.
 
     Returns:
         The accepted picture, if any, and every trial made.

@@ -60,6 +60,9 @@ def draft(facts: Facts, walk: Walk, settings: QuestionSettings, seed: int) -> Dr
     """Run the rule-based stages over a walk.
 
     Args:
+        facts: The wiki.
+        walk: The path.
+        settings: All rules.
         seed: Seed of this attempt; the choice of attribute and wording derives from it.
     """
     hops = relate(facts, walk, settings)

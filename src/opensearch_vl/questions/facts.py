@@ -132,9 +132,7 @@ def _value_code(key: str, value: str) -> int:
     return int.from_bytes(hashlib.blake2b(f"{key}\x1f{same_value(value)}".encode(), digest_size=8).digest(), "little")
 
 
-def _sorted(
-    codes: list[npt.NDArray[np.uint64]], pages: list[Pages]
-) -> tuple[npt.NDArray[np.uint64], Pages]:
+def _sorted(codes: list[npt.NDArray[np.uint64]], pages: list[Pages]) -> tuple[npt.NDArray[np.uint64], Pages]:
     if not codes:
         return np.empty(0, dtype=np.uint64), _NO_PAGES
     all_codes, all_pages = np.concatenate(codes), np.concatenate(pages)

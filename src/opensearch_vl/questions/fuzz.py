@@ -40,6 +40,10 @@ def describe_path(
     """``[h]`` descriptions, one per hop, each fitting exactly one entity once the node before it is known.
 
     Args:
+        facts: The wiki.
+        walk: The path.
+        hops: Its relations.
+        settings: All rules.
         asked: The infobox key that is asked for; never used to describe the answer node.
 
     Rejects `not_unique`, `same_wording` (another key of the box would be spoken alike and points elsewhere) and
@@ -66,8 +70,12 @@ def describe(
     """The plainest description that fits exactly one entity, or None.
 
     Args:
+        facts: The wiki.
+        hop: The relation to start from.
+        target: Page id of the entity.
         path: Pages that must not be named.
         hidden: A key that must not be stated.
+        settings: How many attributes may be added, and how common they must be.
     """
     relation = link_predicate(hop)
     candidates = matches(facts, [relation])
@@ -123,13 +131,13 @@ def _ambiguous_wording(facts: Facts, hop: PathHop, source: int, target: int) -> 
     if hop.direction == "inverse":
         twins = (key for key in facts.keys_spoken_like(hop.relation) if key != hop.relation)
         return "same_wording" if any(int(x) != target for key in twins for x in facts.holders(key, source)) else ""
+    wording = relation_phrase(hop.relation, "forward", "")
     for item in facts.items(source):
         if item.key == hop.relation:
             if item.target_id is None and any(ch.isalpha() for ch in item.value):
                 return "unlinked_alternative"
-        elif item.target_id is not None and item.target_id != target:
-            if relation_phrase(item.key, "forward", "") == relation_phrase(hop.relation, "forward", ""):
-                return "same_wording"
+        elif item.target_id not in (None, target) and relation_phrase(item.key, "forward", "") == wording:
+            return "same_wording"
     return ""
 
 

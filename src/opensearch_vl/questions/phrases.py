@@ -114,9 +114,7 @@ def statement(key: str, value: str) -> str:
     return pattern.replace("{V}", value)
 
 
-def narrowed(
-    phrase: str, direction: Direction, clauses: Sequence[str], noun: str, animate: bool
-) -> str:
+def narrowed(phrase: str, direction: Direction, clauses: Sequence[str], noun: str, animate: bool) -> str:
     """A relation phrase that several entities fit, told apart by clauses; ``{X}`` stays last, so it nests safely.
 
     "the student of {X}" becomes "the person whose field is botany and who is a student of {X}"; "the building

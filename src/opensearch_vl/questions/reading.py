@@ -18,7 +18,8 @@ from opensearch_vl.text import fold, words
 
 _MAX_REDUCTIONS = 8
 _PICTURE = re.compile(
-    r"\bthe (?:(?!(?:the|an?|who|whose|that|which)\b)[\w'’-]+ ){1,5}in the (?:picture|image|photo|photograph)\b", re.IGNORECASE
+    r"\bthe (?:(?!(?:the|an?|who|whose|that|which)\b)[\w'’-]+ ){1,5}in the (?:picture|image|photo|photograph)\b",
+    re.IGNORECASE,
 )
 _LINE = re.compile(r"([^\W\d_][^:\n]{0,60}): (\S.*)")
 
@@ -104,7 +105,7 @@ def _reduce_once(question: str, documents: Sequence[Document]) -> str:
         name = display_name(document.title)
         if name not in question:
             continue
-        bare = re.sub(rf"{re.escape(name)} \((?:[^()]|\([^()]*\))*\)", lambda _, name=name: name, question)
+        bare = _without_brackets(question, name)
         if bare != question:
             return bare
         for key, value in document.lines.items():
@@ -119,6 +120,12 @@ def _reduce_once(question: str, documents: Sequence[Document]) -> str:
                     if shorter != question:
                         return shorter
     return question
+
+
+def _without_brackets(question: str, name: str) -> str:
+    """Drop the explanation that follows a name in brackets."""
+    found = re.search(rf"{re.escape(name)} (\((?:[^()]|\([^()]*\))*\))", question)
+    return question[: found.start(1) - 1] + question[found.end(1) :] if found else question
 
 
 def _apply(question: str, phrase: str, name: str, value: str) -> str:

@@ -52,6 +52,9 @@ async def screen(task: Task, solvers: Sequence[Solver], judge: Judge, *, attempt
     """Try the solvers in order; stop at the first that is judged right.
 
     Args:
+        task: The question.
+        judge: Compares answers with the reference.
+        seed: Seed of the solvers.
         solvers: Stages of the filter, the cheapest first.
         attempts: Tries per solver; one right answer suffices to drop the question.
     """

@@ -6,7 +6,7 @@ what the filter has already removed. Each implements `Solver`: it sees the quest
 
 from __future__ import annotations
 
-from collections import Counter
+from collections import defaultdict
 from collections.abc import Mapping, Sequence
 
 from opensearch_vl.errors import ToolError
@@ -112,7 +112,7 @@ class GuessFromMemory:
         """Recall."""
         notes = _Notes(self.name, task, seed, ())
         own = set(words(task.question))
-        likeness: Counter[str] = Counter()
+        likeness: dict[str, float] = defaultdict(float)
         for question, tokens, answer in self._memory:
             if question != task.question:
                 likeness[answer] += len(own & tokens) / max(1, len(own | tokens)) ** 2

@@ -80,7 +80,10 @@ class DuckCounter:
 
     def _part(self, predicate: Predicate) -> tuple[str, list[Any]]:
         if predicate.kind == "attr":
-            return "SELECT DISTINCT page_id FROM facts WHERE key = ? AND value = ?", [predicate.key, same_value(predicate.value)]
+            return "SELECT DISTINCT page_id FROM facts WHERE key = ? AND value = ?", [
+                predicate.key,
+                same_value(predicate.value),
+            ]
         node = self._wiki.resolve(predicate.value)
         if predicate.inverse:
             return (
