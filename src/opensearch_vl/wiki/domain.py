@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Collection
 from functools import cache
 
@@ -30,7 +31,8 @@ def domain_of(infobox_type: str, keys: Collection[str]) -> Domain:
     types, words, by_key = _tables()
     if infobox_type in types:
         return types[infobox_type]
-    for word in reversed(infobox_type.replace("/", " ").replace("-", " ").split()):
+    telling = [] if infobox_type in read_data("domains")["by_keys"] else re.split(r"[\s/:\-]+", infobox_type)
+    for word in reversed(telling):
         if word.strip("0123456789") in words:
             return words[word.strip("0123456789")]
     votes: dict[Domain, int] = {}

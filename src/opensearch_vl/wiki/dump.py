@@ -24,7 +24,7 @@ from opensearch_vl.wiki.page import ParsedPage, parse_page, redirect_target
 from opensearch_vl.wiki.pictures import PictureFolder, Terms, read_terms
 from opensearch_vl.wiki.schema import SCHEMA_VERSION, TABLES
 from opensearch_vl.wiki.tables import WikiFolder, title_hash
-from opensearch_vl.wiki.titles import FILE, MAIN, Site, TargetKind
+from opensearch_vl.wiki.titles import FILE, MAIN, Site, TargetKind, file_name
 from opensearch_vl.wiki.writing import TableWriter, new_folder, rows_of
 
 _INT, _STR = pa.int32(), pa.string()
@@ -73,7 +73,7 @@ def build_wiki(
         scratch = folder / "scratch"
         scratch.mkdir()
         export = Export(dump, progress)
-        pictures = PictureFolder(Path(images), Site()) if images is not None else None
+        pictures = PictureFolder(Path(images)) if images is not None else None
         reading = _first_pass(export, folder, scratch, pictures)
         _second_pass(reading, folder, scratch, pictures)
         _write_meta(folder, export, reading, pictures)
@@ -135,6 +135,8 @@ def _place(page: RawPage, site: Site) -> tuple[int, str]:
     prefix, colon, rest = page.title.partition(":")
     named = site.namespace(prefix) if colon else None
     namespace = page.namespace if page.namespace is not None else (named or MAIN)
+    if namespace == FILE:
+        return namespace, file_name(rest if named is not None else page.title)
     return namespace, site.normalise(rest if namespace != MAIN and named is not None else page.title)
 
 

@@ -1,8 +1,8 @@
 """Streaming reader of MediaWiki XML exports: the first step from an encyclopedia to a graph (paper, section 3.1).
 
-Reads `.xml`, `.bz2` (also many streams in one file) and `.gz`, told apart by their first bytes, in any encoding that the XML declares and any
-version of the export schema. One page is held at a time. A document type declaration is refused, so no entity is ever
-expanded.
+Reads `.xml`, `.bz2` (also many streams in one file) and `.gz`, told apart by their first bytes, in any encoding that
+the XML declares and any version of the export schema. One page is held at a time. A document type declaration is
+refused, so no entity is ever expanded.
 """
 
 from __future__ import annotations
@@ -104,11 +104,11 @@ class Export:
         head = raw.read(16)
         raw.seek(0)
         self._refuse_foreign(head)
-        stream: IO[bytes] = raw
+        stream: Any = raw
         if head.startswith(b"BZh"):
-            stream = bz2.open(raw)
+            stream = bz2.BZ2File(raw)
         elif head.startswith(b"\x1f\x8b"):
-            stream = gzip.open(raw)  # type: ignore[assignment]
+            stream = gzip.GzipFile(fileobj=raw)
         handler = _Handler()
         first = True
         while True:
@@ -245,9 +245,7 @@ class _Handler:
             self._end_siteinfo(name)
             return
         depth = len(self._path)
-        if depth == 2 and name in ("title", "ns", "id"):
-            draft.values[name] = "".join(self._text)
-        elif name in ("text", "model") and depth >= 3:
+        if (depth == 2 and name in ("title", "ns", "id")) or (depth == 3 and name in ("text", "model")):
             draft.values[name] = "".join(self._text)
         elif name == "page" and depth == 1:
             self._finish(draft)

@@ -14,7 +14,7 @@ import mwparserfromhell
 
 from opensearch_vl.wiki.language import Language, read_data
 from opensearch_vl.wiki.templates import Template, expand, top_level
-from opensearch_vl.wiki.titles import FILE, Site
+from opensearch_vl.wiki.titles import FILE, Site, file_name
 from opensearch_vl.wiki.wikitext import CLOSE, MIDDLE, OPEN, Markup, plain, tidy
 
 MAX_INFOBOX = 100_000
@@ -28,6 +28,11 @@ _LINK = re.compile(f"{OPEN}(\\d+){MIDDLE}([^{OPEN}-{CLOSE}]*){CLOSE}")
 _LINK_LIST = re.compile(f"{_LINK.pattern}(?:\\s*+[,;·•]\\s*+(?:and\\s++)?{_LINK.pattern})++[,;.]?")
 _KEY = re.compile(r"[^\W_][\w .()/\-]{0,59}")
 _BARE_FILE = re.compile(r"[^\[\]{}|<>#\n]{1,200}\.(?:png|jpe?g|gif|svg|tiff?|webp|bmp)", re.IGNORECASE)
+_NO_PROSE = re.compile(r"(?:\s|\[\[[^\[\]]*+\]\]|<[^<>]*+>|__\w++__|\{\||\|\}|[|!\-])*+")
+_NAMED_LINE = re.compile(
+    r"\n\s*+\|[^|=\[\]{}\n]{1,60}=[ \t]*+[^\s|]|\|[ \t]*+\n?[^|=\[\]{}\n]{1,60}=[ \t]*+[^\s|]++[^\n|]*+\n"
+)
+_MIN_NAMED = 3
 _BRACKETS = re.compile(r"\{\{|\}\}|\[\[|\]\]")
 
 
@@ -68,11 +73,14 @@ def find_infoboxes(text: str, calls: list[Template], language: Language) -> list
     named = [call for call in calls if call.name and _is_infobox_name(call.name, language)]
     if named:
         return named
-    for call in calls[:12]:
-        before = text[: call.start].rpartition("\n")[2].strip()
-        if before or call.name in _not_infoboxes() or call.name.startswith(_NOT_PREFIXES):
+    place = 0
+    for call in calls:
+        if not _NO_PROSE.fullmatch(text, place, call.start):
+            return []
+        place = call.end
+        if call.name in _not_infoboxes() or call.name.startswith(_NOT_PREFIXES):
             continue
-        if text[call.start : call.end].count("\n|") + text[call.start : call.end].count("\n |") >= 3:
+        if len(_NAMED_LINE.findall(text, call.start, call.end)) >= _MIN_NAMED:
             return [call]
     return []
 
@@ -196,7 +204,7 @@ def _files(value: str, site: Site) -> list[str]:
     prefix, colon, bare = name.partition(":")
     if colon and site.namespace(prefix) == FILE:
         name = bare.strip()
-    return [site.normalise(name)] if _BARE_FILE.fullmatch(name) else []
+    return [file_name(name)] if _BARE_FILE.fullmatch(name) else []
 
 
 def _items(key: str, value: str, site: Site, files: list[str]) -> tuple[list[tuple[str, str]], list[InfoboxLink]]:

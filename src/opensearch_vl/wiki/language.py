@@ -12,7 +12,6 @@ from functools import cache
 from importlib import resources
 from typing import Any
 
-
 _ALIASES = {"simple": "en", "nb": "no", "nn": "no", "sco": "en", "sh": "hr", "bs": "hr", "gsw": "als"}
 """Wikis that share another's tables."""
 

@@ -1,4 +1,4 @@
-"""The pages' pictures: files of a folder matched to the names that pages use, with licence and author from `File:` pages."""
+"""The pages' pictures: files of a folder matched to the names that pages use, with the terms that their pages state."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from opensearch_vl.errors import DataError, ImageError
 from opensearch_vl.images import MAX_BYTES, ImageStore
 from opensearch_vl.types import ImageRef
 from opensearch_vl.wiki.templates import arguments, expand, top_level
-from opensearch_vl.wiki.titles import Site
+from opensearch_vl.wiki.titles import Site, file_name
 from opensearch_vl.wiki.wikitext import Markup, hide, plain, tidy
 
 _SUFFIXES = frozenset({".png", ".jpg", ".jpeg", ".gif", ".webp", ".bmp", ".tif", ".tiff", ".ppm"})
@@ -31,7 +31,8 @@ _DESCRIPTIONS = frozenset(
     }
 )
 _LICENCE = re.compile(
-    r"(?:self|cc[- ](?:by|zero|0|sa|pd).*|cc0.*|pd(?:[- ].*)?|public domain.*|gfdl.*|fal|copyrighted free use|attribution.*|multilicense.*|"
+    r"(?:self|cc[- ](?:by|zero|0|sa|pd).*|cc0.*|pd(?:[- ].*)?|public domain.*|gfdl.*|fal|copyrighted free use|"
+    r"attribution.*|multilicense.*|"
     r"mit|bsd|apache.*|gpl.*|lgpl.*|kopimi|wtfpl|ogl.*|godl.*|non-free .*|fair use.*|bild-.*|domaine public.*)"
 )
 _MAX_FIELD = 300
@@ -75,14 +76,14 @@ class PictureFolder:
         DataError: If `root` is not a folder.
     """
 
-    def __init__(self, root: Path, site: Site) -> None:
+    def __init__(self, root: Path) -> None:
         if not root.is_dir():
             raise DataError(f"There is no folder of pictures {root}.", "Check --images.")
         self._paths: dict[str, Path] = {}
         self._refs: dict[str, ImageRef | None] = {}
         self.problems: Counter[str] = Counter()
         for path in _walk(root):
-            name = site.normalise(path.name)
+            name = file_name(path.name)
             if name in self._paths:
                 self.problems["picture_name_twice"] += 1
             else:

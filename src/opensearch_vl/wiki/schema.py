@@ -97,8 +97,8 @@ _INT, _STR = pa.int32(), pa.string()
 TABLES: dict[str, Any] = {
     "pages": pa.schema(
         [
-            ("page_id", _INT), ("title", _STR), ("kind", _STR), ("domain", _STR), ("length", _INT), ("in_degree", pa.int64()),
-            ("infobox_type", _STR), ("dump_id", pa.int64()), ("num_file_links", _INT),
+            ("page_id", _INT), ("title", _STR), ("kind", _STR), ("domain", _STR), ("length", _INT),
+            ("in_degree", pa.int64()), ("infobox_type", _STR), ("dump_id", pa.int64()), ("num_file_links", _INT),
         ]
     ),
     "redirects": pa.schema([("title", _STR), ("target_id", _INT)]),
@@ -108,8 +108,8 @@ TABLES: dict[str, Any] = {
     "infobox": pa.schema([("page_id", _INT), ("key", _STR), ("value", _STR), ("ord", _INT), ("target_id", _INT)]),
     "images": pa.schema(
         [
-            ("page_id", _INT), ("file", _STR), ("sha256", _STR), ("width_px", _INT), ("height_px", _INT), ("licence", _STR),
-            ("author", _STR), ("mime", _STR), ("ord", _INT),
+            ("page_id", _INT), ("file", _STR), ("sha256", _STR), ("width_px", _INT), ("height_px", _INT),
+            ("licence", _STR), ("author", _STR), ("mime", _STR), ("ord", _INT),
         ]
     ),
     "aliases": pa.schema([("page_id", _INT), ("alias", _STR)]),

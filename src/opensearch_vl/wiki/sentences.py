@@ -3,14 +3,12 @@
 from __future__ import annotations
 
 import re
+from functools import cache
+
+from opensearch_vl.wiki.language import read_data
 
 _END = re.compile(r"(?<![.!?…])[.!?…]++[\"'”’»)\]]*+(?=\s)|[。！？]+[」』）”’]*+|[।؟۔]")
 _LAST_WORD = re.compile(r"(?:^|[\s(\[\"'“„«])([^\s(\[\"'“„«]{1,12})$")
-_ABBREVIATIONS = frozenset(
-    "mr mrs ms dr st sr jr prof rev gen col capt lt sgt hon gov pres rep sen vs etc e.g i.e cf c ca approx est no nos vol fig ed eds pp "
-    "al op cit art inc ltd co corp bros dept univ mt ft jan feb mar apr jun jul aug sep sept oct nov dec r b d fl bzw usw z.b u.a "
-    "d.h nr hl hg hrsg geb gest p.ex env av apr.n.e m.e r.n.e т.е т.д т.п г гг в вв им др ок св св p.s".split()
-)
 _MAX_SENTENCE = 1_000
 """Longer "sentences" are cut at a space: a table dumped into one paragraph must not be stored once per link."""
 
@@ -37,7 +35,7 @@ def _not_an_end(text: str, dot: int, end: int) -> bool:
         return False
     last = word[1]
     single_initial = len(last) == 1 and last.isupper()
-    return single_initial or last.lower() in _ABBREVIATIONS
+    return single_initial or last.lower() in _abbreviations()
 
 
 def _add(spans: list[tuple[int, int]], text: str, start: int, end: int) -> int:
@@ -49,3 +47,8 @@ def _add(spans: list[tuple[int, int]], text: str, start: int, end: int) -> int:
     if end > start:
         spans.append((start, end))
     return end
+
+
+@cache
+def _abbreviations() -> frozenset[str]:
+    return frozenset(read_data("languages")["abbreviations"])

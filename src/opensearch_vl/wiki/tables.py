@@ -1,8 +1,8 @@
 """The wiki folder: tables of pages, links, infoboxes and pictures, and how every other room reads them.
 
 A folder is written once by `wiki.dump.build_wiki` and never changed. Page ids are dense: row `i` of `pages.parquet`,
-row `i` of the CSR matrix. Tables keyed by page are sorted by page and no page straddles two row groups, so one page costs
-one cached row group and opening a folder of any size costs next to nothing.
+row `i` of the CSR matrix. Tables keyed by page are sorted by page and no page straddles two row groups, so one page
+costs one cached row group, whatever the size of the folder.
 
 ```
 WIKI/meta.json                    what was read, counts, and what was skipped by reason

@@ -9,6 +9,9 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from functools import cache
+
+from opensearch_vl.wiki.language import read_data
 
 _BRACES = re.compile(r"\{{2,}+|\}{2,}+")
 _PIPES = re.compile(r"\{\{|\}\}|\[\[|\]\]|\|")
@@ -18,7 +21,8 @@ _MAX_ARGUMENTS = 500
 _PARAMETER = re.compile(r"\s*([\w .\-]{1,60}?)\s*=")
 
 MONTHS = (
-    "January", "February", "March", "April", "May", "June", "July", "August", "September", "October", "November", "December",
+    "January", "February", "March", "April", "May", "June",
+    "July", "August", "September", "October", "November", "December",
 )  # fmt: skip
 
 
@@ -109,11 +113,11 @@ def expand(text: str, depth: int = 0) -> str:
 
 def render(name: str, call: str, depth: int = 0) -> str:
     """What a template shows; empty for those we cannot know."""
-    if name in _CHARACTERS:
-        return _CHARACTERS[name]
+    if name in _characters():
+        return _characters()[name]
     if name.startswith(("formatnum:", "lc:", "uc:", "ucfirst:", "lcfirst:")):
         return expand(call.partition(":")[2], depth + 1) if depth < _MAX_DEPTH else ""
-    renderer = _RENDERERS.get(name)
+    renderer = _renderers().get(name)
     if renderer is None and name.startswith("lang-"):
         renderer = _first
     if renderer is None or depth >= _MAX_DEPTH:
@@ -218,60 +222,31 @@ def _fraction(values: list[str], named: dict[str, str], name: str) -> str:
     return f"1/{values[0]}" if values else ""
 
 
-def _table(**groups: _Renderer) -> dict[str, _Renderer]:
-    return {name: renderer for key, renderer in groups.items() for name in _NAMES[key].split("; ")}
-
-
-_NAMES = {
-    "date": "birth date; birth date and age; bda; dob; birth-date; birth-date and age; birth year and age; death date; death date and age; "
-    "death year and age; death-date; death-date and age; dda; dod; start date; start date and age; start-date; end date; end-date; date; "
-    "dts; birth based on age as of date; date of birth; death year; birth year; release date; start date and years ago; launch date",
-    "film": "film date; tv date",
-    "first": "nowrap; nobr; nobreak; small; smaller; big; larger; large; center; left; right; nobold; bold; strong; em; italic; i; b; url; official website; "
-    "official url; website; nihongo; ill; interlanguage link; illm; abbr; abbrlink; tooltip; sc; smallcaps; sup; sub; cvt-text; not a typo; sic; "
-    "marriage; married; mvar; math; var; code; mono; quote; quotation; blockquote; cquote; avoid wrap; wikt-lang-text; visible anchor; vanchor; "
-    "proper name; noitalic; text; font color text; ship name; nee; pagelist; cite name; lower; normal; nobots text; resize; ruby; ruby-text; "
-    "flatlist item; no wrap; formatnum; number; nts; ntsh; sort name; currency; inflation text; increase text; s-text; hlist item",
-    "second": "lang; native name; native phrase; translation; sort; font color; color; colour; resize text; age in years; wikt-lang; hs",
-    "last": "transl; transliteration; langx; lang-zh-text; hidden sort key; linktext; smalldiv; tl-text; color box text",
-    "lines": "ubl; unbulleted list; ublist; hlist; bulleted list; bulletedlist; blist; br separated entries; collapsible list; plain list items; ubli; unbulleted; "
-    "comma separated entries; csv; cslist; pagelist items; ordered list; treelist",
-    "block": "plainlist; plain list; flatlist; flat list; plainlist/begin; indented plainlist; div col; columns-list; col-list; colbegin text; startplainlist",
-    "circa": "circa; c.; ca.; ca; approx; approximately",
-    "floruit": "floruit; fl.; fl",
-    "born": "born-in; nee-name",
-    "reign": "reign; r.",
-    "linked": "flag; flagcountry; flagu; flagdeco text; country data; flag country; country flag; fb; fbw; nft; noflag; flagg",
-    "convert": "convert; cvt; conv; convinfobox",
-    "value": "val; nval; gaps",
-    "height": "height; convert height",
-    "fraction": "frac; fraction; sfrac; fract",
-    "asof": "as of; asof",
+_BY_KIND: dict[str, _Renderer] = {
+    "date": _date,
+    "film": _film_dates,
+    "first": _first,
+    "second": _second,
+    "last": _last,
+    "lines": _lines,
+    "block": _block,
+    "circa": _prefixed("c. "),
+    "floruit": _prefixed("fl. "),
+    "reign": _prefixed("r. "),
+    "linked": _linked,
+    "convert": _convert,
+    "value": _value,
+    "height": _height,
+    "fraction": _fraction,
+    "as_of": _prefixed("As of "),
 }
 
-_RENDERERS: dict[str, _Renderer] = _table(
-    date=_date,
-    film=_film_dates,
-    first=_first,
-    second=_second,
-    last=_last,
-    lines=_lines,
-    block=_block,
-    circa=_prefixed("c. "),
-    floruit=_prefixed("fl. "),
-    born=_prefixed("né "),
-    reign=_prefixed("r. "),
-    linked=_linked,
-    convert=_convert,
-    value=_value,
-    height=_height,
-    fraction=_fraction,
-    asof=_prefixed("As of "),
-)
 
-_CHARACTERS = {
-    "!": "|", "=": "=", "ndash": "–", "–": "–", "mdash": "—", "—": "—", "snd": " – ", "spnd": " – ", "spaced ndash": " – ",
-    "spaced en dash": " – ", "emdash": "—", "endash": "–", "nbsp": " ", "thinsp": " ", "sp": " ", "space": " ", "'": "'", "\"": '"', "·": " · ",
-    "•": " • ", "dot": " · ", "bullet": " • ", "middot": " · ", "pi": "π", "times": "×", "dagger": "†", "yes": "Yes", "no": "No",
-    "comma": ",", "colon": ":", "hash": "#", "minus": "−", "degree": "°", "clear": "\n\n", "-": "\n\n", "br": "\n", "shy": "",
-}  # fmt: skip
+@cache
+def _renderers() -> dict[str, _Renderer]:
+    return {name: _BY_KIND[kind] for kind, names in read_data("templates")["renderers"].items() for name in names}
+
+
+@cache
+def _characters() -> dict[str, str]:
+    return dict(read_data("templates")["characters"])

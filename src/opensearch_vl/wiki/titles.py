@@ -12,9 +12,10 @@ import unicodedata
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from enum import Enum
+from functools import cache
 from urllib.parse import quote, unquote, urlsplit
 
-from opensearch_vl.wiki.language import interwiki_prefixes
+from opensearch_vl.wiki.language import interwiki_prefixes, read_data
 
 FILE, CATEGORY, MAIN = 6, 14, 0
 
@@ -88,7 +89,7 @@ class Site:
         for table in (self.namespaces, CANONICAL_NAMESPACES, EXTRA_NAMESPACES):
             if key in table:
                 return table[key]
-        return None
+        return other_names().get(key)
 
     def normalise(self, title: str) -> str:
         """A title as MediaWiki stores it: single spaces, NFC, first letter by the site's rule. May be empty."""
@@ -124,7 +125,7 @@ class Site:
             number = self.namespace(prefix)
             if number is not None and number != MAIN:
                 kind = {FILE: TargetKind.FILE, CATEGORY: TargetKind.CATEGORY}.get(number, TargetKind.NAMESPACE)
-                return Target(kind, self.normalise(rest), colon)
+                return Target(kind, file_name(rest) if number == FILE else self.normalise(rest), colon)
             if prefix.strip().lower() in interwiki_prefixes():
                 return Target(TargetKind.INTERWIKI, rest.strip(), colon)
         title = self.normalise(text)
@@ -149,6 +150,18 @@ class Site:
         if not place.startswith(prefix):
             return None
         return self.normalise(unquote(place[len(prefix) :], errors="replace")) or None
+
+
+@cache
+def other_names() -> dict[str, int]:
+    """Names of the File and Category namespaces that an export does not tell, of all languages together."""
+    data = read_data("languages")
+    return {**dict.fromkeys(data["file_names"], FILE), **dict.fromkeys(data["category_names"], CATEGORY)}
+
+
+def file_name(name: str) -> str:
+    """The name of a picture without its namespace; these begin with a capital on every wiki."""
+    return Site().normalise(name)
 
 
 def base_prefix(address: str) -> str:

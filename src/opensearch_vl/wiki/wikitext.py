@@ -26,8 +26,8 @@ _NOTE_MARK = re.compile(f"{NOTE}(\\d+){RULE}")
 
 _VERBATIM = ("nowiki", "pre", "math", "chem", "ce")
 _DROPPED = (
-    "ref", "references", "timeline", "score", "syntaxhighlight", "source", "templatedata", "imagemap", "graph", "mapframe",
-    "maplink", "hiero", "inputbox", "categorytree", "templatestyles", "indicator", "phonos", "includeonly",
+    "ref", "references", "timeline", "score", "syntaxhighlight", "source", "templatedata", "imagemap", "graph",
+    "mapframe", "maplink", "hiero", "inputbox", "categorytree", "templatestyles", "indicator", "phonos", "includeonly",
 )  # fmt: skip
 _REGION = re.compile(rf"<!--|<({'|'.join((*_VERBATIM, *_DROPPED, 'gallery'))})\b([^<>]*+)>", re.IGNORECASE)
 _ESCAPES = str.maketrans({ch: f"&#{ord(ch)};" for ch in "[]{}|<>'*#:;=_~-!"})
@@ -52,8 +52,9 @@ _MAX_DEPTH = 20
 """Links nested deeper are text; no real page comes near."""
 _PARENTHESIS = re.compile(r"\s*\([^()]*\)$")
 _FILE_OPTION = re.compile(
-    r"\s*(?:\d*x?\d+ ?px|thumb|thumbnail|frame|framed|frameless|border|left|right|center|centre|none|upright|baseline|middle|sub|super|"
-    r"top|text-top|bottom|text-bottom|(?:thumb|thumbnail|upright|alt|link|page|lang|class|start|end|thumbtime)\s*=.*)\s*",
+    r"(?:\d*+(?:x\d++)? ?px|thumb|thumbnail|frame|framed|frameless|border|left|right|center|centre|none|upright|"
+    r"baseline|middle|sub|super|top|text-top|bottom|text-bottom|"
+    r"(?:thumb|thumbnail|upright|alt|link|page|lang|class|start|end|thumbtime)\s*=.*)",
     re.IGNORECASE | re.DOTALL,
 )
 
@@ -144,8 +145,9 @@ class Markup:
         return f"{OPEN}{len(self.anchors) - 1}{MIDDLE}{text}{CLOSE}"
 
     def _caption(self, shown: str | None) -> str:
-        caption = (shown or "").rpartition("|")[2].strip()
-        if not caption or _FILE_OPTION.fullmatch(caption):
+        parts = [part.strip() for part in (shown or "").split("|")]
+        caption = next((part for part in reversed(parts) if part and not _FILE_OPTION.fullmatch(part)), "")
+        if not caption:
             return ""
         self.captions.append(caption)
         return f"{NOTE}{len(self.captions) - 1}{RULE}"
@@ -299,8 +301,9 @@ def blocks(text: str, captions: list[str]) -> Iterator[Block]:
         elif tables and mark in "|!":
             if line.startswith(("|-", "|+")):
                 yield from flush()
-                line = line[2:].lstrip("-") if line.startswith("|+") else ""
-            if line:
+                if line.startswith("|+"):
+                    yield from _with_captions(line[2:].rpartition("|")[2].strip(), "row", section, captions)
+            else:
                 row.extend(cell.rpartition("|")[2].strip() for cell in _CELL_BREAK.split(line.lstrip("|!")))
         elif tables and row:
             row[-1] = f"{row[-1]} {line}"

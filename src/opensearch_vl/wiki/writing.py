@@ -1,4 +1,4 @@
-"""Writing the wiki folder's tables: bounded row groups, no page in two groups, and a folder that appears whole or not at all."""
+"""Writing the wiki folder: bounded row groups, no page in two, and a folder that appears whole or not at all."""
 
 from __future__ import annotations
 
@@ -97,7 +97,7 @@ def new_folder(out: Path) -> Iterator[Path]:
         yield scratch
         scratch.rename(out)
     except OSError as error:
-        if error.errno in _FULL or error.filename is not None and str(scratch) in str(error.filename):
+        if error.errno in _FULL or (error.filename is not None and str(scratch) in str(error.filename)):
             raise StorageFull(
                 f"Cannot write {out}: {error.strerror}.", "Free some space or choose another --out."
             ) from error
