@@ -147,7 +147,7 @@ class ImageStore:
             candidate = store._path(ref.sha256, ref.mime)
             if candidate.exists():
                 return candidate
-        raise ImageError(f"Picture {ref.sha256[:12]}… is not in {self.root}.", "Was the images/ folder moved?")
+        raise ImageError(f"Picture {ref.sha256[:12]}… is not in the store.", f"Was the folder {self.root} moved?")
 
     def read(self, ref: ImageRef) -> bytes:
         """The stored bytes."""
