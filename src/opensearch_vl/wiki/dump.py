@@ -287,22 +287,14 @@ def _write_images(folder: Path, scratch: Path, reading: _Reading, pictures: Pict
     store = ImageStore(folder / "images")
     with TableWriter(folder / "images.parquet", TABLES["images"]) as writer:
         for table in rows_of(scratch / "files"):
-            for page_id, file, number in zip(*(column.to_pylist() for column in table.columns), strict=True):
-                ref = pictures.store(file, store) if pictures is not None else None
-                if ref is None:
+            page_ids, files, numbers = (column.to_pylist() for column in table.columns)
+            refs = pictures.store(files, store) if pictures is not None else {}
+            for page_id, file, number in zip(page_ids, files, numbers, strict=True):
+                if file not in refs:
                     continue
-                terms = reading.terms.get(file, Terms())
-                writer.add(
-                    page_id,
-                    file,
-                    ref.sha256,
-                    ref.width_px,
-                    ref.height_px,
-                    terms.licence,
-                    terms.author,
-                    ref.mime,
-                    number,
-                )
+                ref, terms = refs[file], reading.terms.get(file, Terms())
+                size = (ref.width_px, ref.height_px)
+                writer.add(page_id, file, ref.sha256, *size, terms.licence, terms.author, ref.mime, number)
             writer.end_key()
         reading.counts.update(images=writer.num_rows)
 

@@ -166,7 +166,7 @@ def _unreadable(source: str) -> str:
 
 
 def _parameters(source: str) -> list[tuple[str, str]]:
-    templates = mwparserfromhell.parse(_balance(source)).filter_templates(recursive=False)
+    templates = mwparserfromhell.parse(_balance(source), skip_style_tags=True).filter_templates(recursive=False)
     if not templates:
         return []
     return [(str(p.name), str(p.value)) for p in templates[0].params if p.showkey]
