@@ -25,9 +25,11 @@ from opensearch_vl.wiki.parsing import Article, parse_all
 from opensearch_vl.wiki.pictures import PictureFolder, Terms, read_terms
 from opensearch_vl.wiki.schema import SCHEMA_VERSION, TABLES
 from opensearch_vl.wiki.tables import WikiFolder, title_hash
-from opensearch_vl.wiki.titles import FILE, MAIN, Site, TargetKind, file_name
+from opensearch_vl.wiki.titles import FILE, MAIN, MAX_TITLE_BYTES, Site, TargetKind, file_name
 from opensearch_vl.wiki.writing import TableWriter, new_folder, rows_of
 
+MAX_LINKS = 20_000
+"""Links kept per page; the longest lists of Wikipedia stay below."""
 _INT, _STR = pa.int32(), pa.string()
 _RAW = {
     "links": pa.schema(
@@ -123,8 +125,10 @@ def _sort(page: RawPage, site: Site, reading: _Reading, pictures: PictureFolder 
         reading.terms[title] = read_terms(page.text, site)
     if namespace != MAIN:
         return f"namespace_{namespace}"
-    if not title:
-        return "no_title"
+    if not title or len(title.encode("utf-8", "replace")) > MAX_TITLE_BYTES:
+        return "bad_title"
+    if title == site.main_page:
+        return "main_page"
     if title in reading.pages or title in reading.redirects:
         return "title_twice"
     target = _redirect(page, site)
@@ -137,6 +141,8 @@ def _sort(page: RawPage, site: Site, reading: _Reading, pictures: PictureFolder 
         return ""
     if page.model != "wikitext":
         return "not_wikitext"
+    if page.too_long:
+        return "page_too_long"
     if page.text is None or not page.text.strip():
         return "no_text"
     page_id = reading.pages[title] = len(reading.pages)
@@ -182,7 +188,8 @@ def _write_page(
         parsed.num_file_links,
     )
     writers["text"].add(page_id, parsed.text, chars=len(parsed.text))
-    for pos, link in enumerate(parsed.links):
+    reading.skipped["links_beyond_limit"] += max(0, len(parsed.links) - MAX_LINKS)
+    for pos, link in enumerate(parsed.links[:MAX_LINKS]):
         chars = len(link.sentence) + len(link.anchor)
         writers["links"].add(page_id, link.title, link.anchor, link.sentence, link.section, pos, chars=chars)
     for item in infobox.items:
@@ -300,7 +307,7 @@ def _write_images(folder: Path, scratch: Path, reading: _Reading, pictures: Pict
 
 
 def _write_meta(folder: Path, export: Export, reading: _Reading, pictures: PictureFolder | None) -> None:
-    skipped = reading.skipped + (pictures.problems if pictures is not None else Counter())
+    skipped = +reading.skipped + (pictures.problems if pictures is not None else Counter())
     meta = {
         "schema_version": SCHEMA_VERSION,
         "name": export.site.name,

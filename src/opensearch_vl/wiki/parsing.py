@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import signal
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import Future, ProcessPoolExecutor
@@ -41,7 +42,7 @@ def parse_all(
             yield article, parse_page(article.title, article.wikitext, site())
         return
     waiting: deque[tuple[list[Article], Future[list[ParsedPage]]]] = deque()
-    pool = ProcessPoolExecutor(workers, mp_context=get_context("spawn"))
+    pool = ProcessPoolExecutor(workers, mp_context=get_context("spawn"), initializer=_leave_interrupts_to_the_parent)
     try:
         for batch in _batches(articles):
             work = [(article.title, article.wikitext) for article in batch]
@@ -72,6 +73,10 @@ def _batches(articles: Iterable[Article]) -> Iterator[list[Article]]:
             batch, chars = [], 0
     if batch:
         yield batch
+
+
+def _leave_interrupts_to_the_parent() -> None:
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
 
 
 def _parse_batch(work: list[tuple[str, str]], site: Site) -> list[ParsedPage]:
