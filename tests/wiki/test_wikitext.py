@@ -273,6 +273,20 @@ def test_sentences_cover_the_text_in_order() -> None:
     ]
 
 
+def test_a_number_with_a_full_stop_is_an_ordinal_in_some_languages() -> None:
+    text = "Er starb am 3. Mai 1900. Danach nichts."
+    assert [text[a:b].strip() for a, b in sentence_spans(text, "de")] == ["Er starb am 3. Mai 1900.", "Danach nichts."]
+    assert len(sentence_spans("He was 54. Then nothing.", "en")) == 2
+
+
+@pytest.mark.parametrize(
+    "option", ["rahmenlos", "Vignette", "справа", "サムネイル", "x200px", "300 px", "alternativtext=Ein Bus", "upright"]
+)
+def test_picture_options_of_any_language_are_no_captions(option: str) -> None:
+    assert text(f"Text [[Datei:A.jpg|mini|{option}]]", Site(lang="de")) == "Text"
+    assert text(f"Text [[Datei:A.jpg|{option}|Ein Bus]]", Site(lang="de")) == "Text\n\nEin Bus"
+
+
 @given(st.text(max_size=300))
 def test_sentences_always_cover_the_text(text: str) -> None:
     spans = sentence_spans(text)
