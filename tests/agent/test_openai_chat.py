@@ -199,6 +199,16 @@ async def test_nobody_listens(store: ImageStore) -> None:
     await chat.aclose()
 
 
+async def test_a_server_that_cannot_be_connected_to_in_time(store: ImageStore) -> None:
+    import httpx2
+    import openai
+
+    chat = OpenAIChat("stub", base_url="http://127.0.0.1:9/v1", store=store)
+    slow = openai.APITimeoutError(request=httpx2.Request("POST", chat.base_url))
+    slow.__cause__ = httpx2.ConnectTimeout("too slow")
+    assert "within 30 s" in str(chat._explain(slow)) and isinstance(chat._explain(slow), ModelUnreachable)
+
+
 async def test_retries_are_bounded_and_obey_retry_after(store: ImageStore) -> None:
     busy = Trouble(429, headers={"retry-after-ms": "120"})
     async with StubOpenAI([busy, Trouble(503, headers={"retry-after-ms": "80"}), completion("at last")]) as server:

@@ -32,10 +32,12 @@ NEAR = 0.9
 """Share of the token and time limits at which the final response is asked for."""
 CHARS_PER_TOKEN = 4
 """Rule of thumb where a server reports no token counts."""
+TOKENS_PER_IMAGE = 256
+"""A picture of 262,144 pixels at 32×32 pixels a token; for the same rule of thumb."""
 MIN_REPLY_TOKENS = 256
 """A reply gets at least so many tokens, however little of the budget is left."""
 
-_FINAL = "This was the last call: the next turn must give the final response from the evidence at hand."
+_FINAL = "No more calls: give the final response now, from the evidence at hand."
 
 
 @runtime_checkable
@@ -225,8 +227,10 @@ class Episode:
         elif reply.usage.prompt_tokens:
             before, after = reply.usage.prompt_tokens, reply.usage.completion_tokens
         else:
-            grown = "".join(message.text for message in self._messages[2:])
-            self.num_tokens = (len(grown) + len(parsed.text or parsed.thought)) // CHARS_PER_TOKEN
+            grown = self._messages[2:]
+            chars = sum(len(message.text) for message in grown) + len(parsed.text or parsed.thought)
+            images = sum(len(message.images) for message in grown)
+            self.num_tokens = chars // CHARS_PER_TOKEN + images * TOKENS_PER_IMAGE
             return
         if self._opening_tokens is None:
             self._opening_tokens = before

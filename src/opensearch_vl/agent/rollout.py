@@ -13,7 +13,7 @@ from collections.abc import AsyncGenerator, Callable, Iterable
 from dataclasses import dataclass
 
 from opensearch_vl.agent.environment import Environment, Episode
-from opensearch_vl.errors import ModelError
+from opensearch_vl.errors import OsvlError
 from opensearch_vl.protocols import ChatModel
 from opensearch_vl.redaction import redact
 from opensearch_vl.seeds import derive
@@ -93,7 +93,7 @@ class _Run:
                 step = await episode.step(reply, time.perf_counter() - started)
         except asyncio.CancelledError:
             self.ending = Termination.CANCELLED
-        except ModelError as error:
+        except OsvlError as error:
             self._fail(str(error))
         except Exception as error:
             if isinstance(error, TimeoutError) and limit.expired():

@@ -35,7 +35,8 @@ OPENAI_URL = "https://api.openai.com/v1"
 MAX_PIXELS = 1_048_576
 """A megapixel: what hosted models look at closely. Checkpoints trained on less (paper, section 4) are given less."""
 TIMEOUT_S = 600.0
-CONNECT_TIMEOUT_S = 10.0
+CONNECT_TIMEOUT_S = 30.0
+"""Generous: hundreds of rollouts connect at once, on a machine that may be busy with other things."""
 MAX_RETRIES = 4
 """With doubling waits from half a second, some eight seconds in all; a `Retry-After` up to two minutes is obeyed."""
 _SEED_BITS = 0x7FFF_FFFF  # some servers keep seeds in 32 bits, signed
@@ -201,11 +202,16 @@ class OpenAIChat:
 
     def _explain(self, error: openai.OpenAIError) -> ModelError:
         """What happened, in one line, and how to mend it."""
+        import httpx2
         import openai
 
         where = redact(self.base_url)
         said = _detail(error) if isinstance(error, openai.APIStatusError) else ""
         match error:
+            case openai.APITimeoutError() if isinstance(error.__cause__, httpx2.ConnectTimeout):
+                return ModelUnreachable(
+                    f"No connection to {where} within {CONNECT_TIMEOUT_S:g} s.", "Is the server running, or overrun?"
+                )
             case openai.APITimeoutError():
                 return ModelUnreachable(
                     f"{where} did not answer within {self.timeout_s:g} s.",

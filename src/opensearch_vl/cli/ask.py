@@ -62,7 +62,9 @@ def register(app: typer.Typer, tools_for: ToolsFor) -> None:
         mode: Annotated[
             str | None, typer.Option(help="How tools are called: tags (in the text) or native (by the server).")
         ] = None,
-        layout: Annotated[str | None, typer.Option(help="sft, rl, infer or native_tools; see the docs.")] = None,
+        layout: Annotated[
+            str | None, typer.Option(help="sft, rl, infer (as released checkpoints were trained) or native_tools.")
+        ] = None,
         max_pixels: Annotated[int | None, typer.Option(help="Pictures are scaled down to this area.", min=1)] = None,
         price: Annotated[
             str | None, typer.Option(help="Dollars per million tokens in and out, as 0.4,1.6; for the cost.")
