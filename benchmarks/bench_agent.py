@@ -144,7 +144,7 @@ def _serve(pipe: Any) -> None:
 
 def bench_http(figures: dict[str, float]) -> None:
     ours, theirs = multiprocessing.Pipe()
-    process = multiprocessing.get_context("spawn").Process(target=_serve, args=(theirs,))
+    process = multiprocessing.get_context("spawn").Process(target=_serve, args=(theirs,), daemon=True)
     process.start()
     url = ours.recv()
 
