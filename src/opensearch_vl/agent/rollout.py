@@ -64,7 +64,7 @@ async def rollout(
         prompt_hash=env.prompt_hash,
         tools=env.tools,
         model=model.name,
-        usage=run.usage,
+        usage=run.usage + Usage(cost=run.episode.tool_cost),
         error=run.error,
     )
 
