@@ -67,7 +67,8 @@ class OpenAIChat:
         timeout_s: Longest wait for one reply.
         max_retries: How often a request is tried again after 408, 409, 429, 5xx or a broken connection.
         price: What tokens cost, if the costs are to be summed.
-        extra_body: Further fields of every request, such as ``{"chat_template_kwargs": {"enable_thinking": False}}``.
+        extra_body: Further fields of every request, such as ``{"chat_template_kwargs": {"enable_thinking": False}}``; a
+            field set to None is left out, for models that refuse, say, a temperature.
 
     Raises:
         ConfigError: If the address is not one.
@@ -138,12 +139,11 @@ class OpenAIChat:
             request["stop"] = list(sampling.stop)
         if tools:
             request |= {"tools": tools_to_wire(tools), "parallel_tool_calls": False}
+        body = {key: value for key, value in (request | self.extra_body).items() if value is not None}
         try:
             # The bare request: same retries and errors as `chat.completions.create`, half the processor time, since
             # the messages are not walked through and typed once more.
-            response = await self._open().post(
-                "/chat/completions", cast_to=httpx2.Response, body=request | self.extra_body
-            )
+            response = await self._open().post("/chat/completions", cast_to=httpx2.Response, body=body)
         except openai.OpenAIError as error:
             raise self._explain(error) from error
         reply = from_wire(response.content, sampling.stop)
