@@ -143,7 +143,8 @@ async def run_many(
     """Roll many tasks out and yield each trajectory as it finishes.
 
     Jobs are begun in order, the next one as soon as a place is free; a consumer that is slow to take results slows the
-    rest down instead of filling the memory. Leaving the loop early cancels what is under way.
+    rest down instead of filling the memory. Leaving the loop early cancels what is under way once the generator is
+    closed (`contextlib.aclosing` does it at once).
 
     Args:
         jobs: Read lazily.
