@@ -79,6 +79,16 @@ async def test_the_other_names_of_reasoning_and_content_in_parts(store: ImageSto
         assert (await ask(server, store)).content == ""
 
 
+@pytest.mark.parametrize(
+    ("said", "means"), [("MAX_TOKENS", "length"), ("length", "length"), (None, "stop"), ("tool_calls", "tool_calls")]
+)
+async def test_reasons_to_stop(said: str | None, means: str, store: ImageStore) -> None:
+    line = completion("hi")
+    line["choices"][0]["finish_reason"] = said
+    async with StubOpenAI([line]) as server:
+        assert (await ask(server, store)).finish_reason == means
+
+
 async def test_a_stop_string_that_the_server_cut_off_is_put_back(store: ImageStore) -> None:
     line = completion('<tool_call>{"name": "a"}')
     line["choices"][0]["stop_reason"] = "</tool_call>"
