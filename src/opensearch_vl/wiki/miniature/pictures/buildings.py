@@ -422,6 +422,7 @@ def lighthouse(canvas: Canvas, rng: random.Random, view: int) -> None:
         )
 
     def paint(layer: Canvas) -> None:
+        layer.rect(0, 0, w, h, second)
         tall = (base + 10 - tower_top) / number
         for nth in range(number):
             y = tower_top + nth * tall
@@ -439,9 +440,6 @@ def lighthouse(canvas: Canvas, rng: random.Random, view: int) -> None:
                 layer.rect(x - w / 4, y, x + w / 4, y + tall, first if nth % 2 else second)
             if rng.random() < 0.6:
                 motif(layer, x + rng.uniform(-0.3, 0.3) * top, y + tall / 2, tall * 0.5, rng, palette)
-        layer.rect(
-            x + top * 0.35, tower_top, x + w / 4, base + 10, mix(first, INK, 0.3)
-        ) if rng.random() < 0.2 else None
 
     canvas.through(shape, paint)
     canvas.rect(x - top * 1.5, tower_top - 7, x + top * 1.5, tower_top + 3, INK)
