@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 Lettering = Literal["", "clean", "small", "blurred", "skewed"]
 
-PICTURE_SHARE = 0.78
+PICTURE_SHARE = 0.95
 """Scales the `pictured` share of every kind: a world of 2,000 pages gets about 600 pictures."""
 SECOND_SHARE = 0.12
 """Pictured entities with a second view in a gallery."""
