@@ -41,6 +41,7 @@ def portrait(canvas: Canvas, rng: random.Random, view: int) -> None:
                 [mix(wall, colour, 0.4) for colour in palette],
             )
     skin, hair = rng.choice(_SKIN), rng.choice(_HAIR)
+    iris = rng.choice((rgb("4a3222"), rgb("3f6b7a"), rgb("4f6d46")))
     cx, cy, head = w / 2 + rng.uniform(-0.03, 0.03) * w, h * 0.4, min(w, h) * rng.uniform(0.17, 0.2)
     long_hair, coat = rng.random() < 0.5, mix(rng.choice(palette), INK, rng.uniform(0.1, 0.45))
     if long_hair:
@@ -112,7 +113,7 @@ def portrait(canvas: Canvas, rng: random.Random, view: int) -> None:
             cx + side * head * 0.38,
             cy - head * 0.05,
             head * 0.09,
-            rng.choice((rgb("4a3222"), rgb("3f6b7a"), rgb("4f6d46"))),
+            iris,
         )
         canvas.line(
             [
