@@ -25,11 +25,13 @@ from opensearch_vl.sft.reading import (
     same_name,
     value_of,
 )
+from opensearch_vl.text import words
 from opensearch_vl.types import PathHop, Task, ToolCall
 from opensearch_vl.wiki.tables import label as label_of
 
 REPAIRS = ("super_resolution", "sharpen", "perspective_correct")
 """What is tried, in this order, when lettering cannot be read and nothing says why."""
+_USUAL_FACTS = "birth date, occupation, location, height, date"
 
 
 @dataclass(frozen=True, slots=True)
@@ -178,21 +180,27 @@ class Investigator:
             return (yield from self._follow_back(entity, title, label))
         if hop.direction == "prose":
             return (yield from self._follow_prose(entity, title, hop.relation))
-        found = yield from self._look_up(entity, hop.source, label, self.voice_of("follow", entity, label))
+        thought = self.voice_of("follow", entity, label)
+        found = yield from self._look_up(entity, hop.source, label, thought, named=title)
         if found is None:
             return None
-        if mentions(found.value, title):
-            return title
-        return found.value.split(", ")[0]
+        return title if mentions(found.value, title) else found.value.split(", ")[0]
 
-    def _look_up(self, entity: str, title: str, label: str, thought: str) -> Generator[Move, str, Found | None]:
-        """The value of a label on the page of an entity, which `title` also names."""
+    def _look_up(
+        self, entity: str, title: str, label: str, thought: str, *, named: str = ""
+    ) -> Generator[Move, str, Found | None]:
+        """The value of a label on the page of an entity, which `title` also names.
+
+        Prose on that page that speaks the name `named` will do as well.
+        """
         url = ""
         for attempt, query in enumerate(self._queries(entity, label)):
-            text = yield _ask("text_search", thought, q=query, top_k=5 * (attempt + 1))
+            text = yield _ask("text_search", thought, q=query, top_k=10 if attempt else 5)
             pages = [hit for hit in hits(text) if same_name(hit.title, entity) or hit.title == title]
             for hit in sorted(pages, key=lambda hit: hit.title != title):
                 value = value_of(hit.body, label)
+                if value is None and named and mentions(hit.body, named):
+                    value = named
                 if value is not None:
                     return Found(value, hit.title)
                 url = url or hit.url
@@ -215,8 +223,8 @@ class Investigator:
         ]
         thought = self.voice_of("inverse", entity, label)
         for attempt, query in enumerate((f"{label}: {entity}", " ".join([label, entity, *details]), entity)):
-            text = yield _ask("text_search", thought, q=query, top_k=5 * (attempt + 1))
-            if any(hit.title == title and _names(hit, label, entity) for hit in hits(text)):
+            text = yield _ask("text_search", thought, q=query, top_k=10 if attempt else 5)
+            if any(hit.title == title and _relates(hit, label, entity) for hit in hits(text)):
                 return title
             thought = self.voice.say("again")
         return None
@@ -231,19 +239,27 @@ class Investigator:
             thought = self.voice.say("again")
         return None
 
-    def _queries(self, entity: str, label: str) -> tuple[str, str]:
+    def _queries(self, entity: str, label: str) -> tuple[str, ...]:
+        """Queries for a label of an entity; the later ones are worded so that the page's table of facts fits best."""
         name = label.lower()
-        first, second = self.rng.sample((f"{entity} {name}", f"{name} of {entity}", f"{entity}: {name}"), 2)
-        return first, second
+        return (
+            self.rng.choice((f"{entity} {name}", f"{name} of {entity}", f"{entity}: {name}")),
+            f"Facts about {entity}: name, {name}, {_USUAL_FACTS}",
+            f"Name: {entity}. {label}:",
+        )
 
 
 def _ask(name: str, thought: str, **arguments: Any) -> Ask:
     return Ask(thought, ToolCall(name=name, arguments=arguments))
 
 
-def _names(hit: Hit, label: str, entity: str) -> bool:
+def _relates(hit: Hit, label: str, entity: str) -> bool:
+    """Whether a hit states the relation: as a line of facts, or in prose that speaks both the entity and the label."""
     value = value_of(hit.body, label)
-    return value is not None and mentions(value, entity)
+    if value is not None:
+        return mentions(value, entity)
+    stem = label.lower().split()[-1][:5]
+    return mentions(hit.body, entity) and any(word.startswith(stem) for word in words(hit.body))
 
 
 def _best(titles: list[str], sign: str) -> str | None:
