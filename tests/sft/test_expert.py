@@ -175,6 +175,7 @@ async def test_native_mode_gives_calls_beside_the_text() -> None:
         ("Birth date: 15 May 1931. Architect: Ana Boro.", "Architect", "Ana Boro"),
         ("Birth date: 15 May 1931. She was born in Ro.", "Birth date", "15 May 1931"),
         ("(the text begins:) Location: St. Mary Hill. Height: 3 m.", "Location", "St. Mary Hill"),
+        ("Holotype: Spec. EG-75911.", "Holotype", "Spec. EG-75911"),
         ("Weight: 3.5 kg. Height: 2.", "Weight", "3.5 kg"),
         ("… Motto: All: one, one: all", "Motto", "All: one, one: all"),
         ("Co-architect: X", "Architect", None),

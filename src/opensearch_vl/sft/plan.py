@@ -17,6 +17,7 @@ from opensearch_vl.sft.phrases import Voice
 from opensearch_vl.sft.reading import (
     SIMILAR,
     Hit,
+    bare,
     hits,
     lettering,
     mentions,
@@ -25,7 +26,7 @@ from opensearch_vl.sft.reading import (
     same_name,
     value_of,
 )
-from opensearch_vl.text import words
+from opensearch_vl.text import contains_words, words
 from opensearch_vl.types import PathHop, Task, ToolCall
 from opensearch_vl.wiki.tables import label as label_of
 
@@ -177,7 +178,7 @@ class Investigator:
         """The next entity of the path. `title` is only compared with what observations show."""
         label = label_of(hop.relation)
         if hop.direction == "inverse":
-            return (yield from self._follow_back(entity, title, label))
+            return (yield from self._follow_back(entity, hop.source, title, label))
         if hop.direction == "prose":
             return (yield from self._follow_prose(entity, title, hop.relation))
         thought = self.voice_of("follow", entity, label)
@@ -212,20 +213,25 @@ class Investigator:
             return Found(value, entity) if value is not None else None
         return None
 
-    def _follow_back(self, entity: str, title: str, label: str) -> Search:
-        """The page whose infobox names `entity` under `label`."""
-        details = [
+    def _follow_back(self, entity: str, page: str, title: str, label: str) -> Search:
+        """The page whose facts name `entity` under `label`; `page` is the title of the page on `entity` itself."""
+        details = " ".join(
             predicate.value
             for descriptor in self.task.provenance.descriptors
             if descriptor.entity == title
             for predicate in descriptor.predicates
             if predicate.kind == "attr"
-        ]
+        )
         thought = self.voice_of("inverse", entity, label)
-        for attempt, query in enumerate((f"{label}: {entity}", " ".join([label, entity, *details]), entity)):
-            text = yield _ask("text_search", thought, q=query, top_k=10 if attempt else 5)
-            if any(hit.title == title and _relates(hit, label, entity) for hit in hits(text)):
+        for attempt in range(3):
+            query = (f"{label}: {entity}", f"{label} {entity} {details}".rstrip(), entity)[attempt]
+            found = hits((yield _ask("text_search", thought, q=query, top_k=10 if attempt else 5)))
+            if any(hit.title == title and _relates(hit, label, page) for hit in found):
                 return title
+            if any(hit.title == page and mentions(hit.body, title) for hit in found):
+                return title
+            if any(hit.title == page for hit in found):
+                entity = bare(page)  # what the entity is called in full
             thought = self.voice.say("again")
         return None
 
@@ -255,11 +261,12 @@ def _ask(name: str, thought: str, **arguments: Any) -> Ask:
 
 def _relates(hit: Hit, label: str, entity: str) -> bool:
     """Whether a hit states the relation: as a line of facts, or in prose that speaks both the entity and the label."""
+    name = words(bare(entity))[-1:]
     value = value_of(hit.body, label)
     if value is not None:
-        return mentions(value, entity)
+        return contains_words(words(value), name)
     stem = label.lower().split()[-1][:5]
-    return mentions(hit.body, entity) and any(word.startswith(stem) for word in words(hit.body))
+    return contains_words(words(hit.body), name) and any(word.startswith(stem) for word in words(hit.body))
 
 
 def _best(titles: list[str], sign: str) -> str | None:

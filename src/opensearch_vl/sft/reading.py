@@ -21,7 +21,7 @@ _LETTERING = re.compile(r'(?:^|(?<=>))\[Text Block \d+\][^"\n]*"(.*)"[ \t]*$', r
 _IMAGE_ID = re.compile(r"New image ID: (img_\d{1,5})")
 _CLOSING_TAG = re.compile(r"</\w+>")
 _NEXT_LABEL = r"(?=\s+[^\W\d_a-z][^\W\d_]*(?:[ ][a-z]\w*){0,4}:\s)"
-_SENTENCE_END = re.compile(r"(?:(?<=[^\W_]{4})|(?<=[\d)]))\.\s+(?=[^\W\d_a-z])")
+_SENTENCE_END = re.compile(r"\.\s+(?=(?:An?|The|He|She|It|They|In|On|At|His|Her|Its|Their|This|There)\s)")
 _BRACKETS = re.compile(r"\s*\([^()]*\)\s*$")
 
 SIMILAR = 0.8
