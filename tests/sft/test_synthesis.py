@@ -234,6 +234,14 @@ async def judged(rollout: Trajectory) -> tuple[Task, Scored]:
         ((*[call("text_search", FOUND, q="a")] * 2, answer("15 May 1931")), "repetition"),
         (
             (
+                call("text_search", failure=FailureKind.TIMEOUT, q="a"),
+                call("text_search", FOUND, q="a"),
+                answer("15 May 1931"),
+            ),
+            "",
+        ),
+        (
+            (
                 *[call("crop", failure=FailureKind.BAD_INPUT, n=n) for n in range(2)],
                 *[call("text_search", FOUND, q=n) for n in "abc"],
                 call("crop", failure=FailureKind.BAD_INPUT, n=3),

@@ -19,6 +19,8 @@ from opensearch_vl.sft.reading import (
     Hit,
     bare,
     hits,
+    is_ambiguous,
+    is_passing_failure,
     lettering,
     mentions,
     new_image_id,
@@ -70,6 +72,7 @@ class Found:
 Move = Ask | Broken | Say
 Plan = Generator[Move, str, None]
 Search = Generator[Move, str, str | None]
+Call = Generator[Move, str, str]
 
 
 @dataclass(slots=True)
@@ -131,9 +134,9 @@ class Investigator:
             name = yield from self._identify_by_sign(())
             if name is not None:
                 return name
-        text = yield _ask("image_search", self.voice.say("look"), url="img_1")
+        text = yield from self._call("image_search", self.voice.say("look"), url="img_1")
         titles = list(dict.fromkeys(hit.title for hit in hits(text)))
-        if len(titles) == 1:
+        if titles and not is_ambiguous(text):
             return titles[0]
         name = None
         if not by_sign:
@@ -156,17 +159,19 @@ class Investigator:
             image: str | None = "img_1"
             if repair:
                 thought = self.voice.say(f"repair_{repair}", image="img_1")
-                image = new_image_id((yield _ask(repair, thought, image="img_1")))
+                image = new_image_id((yield from self._call(repair, thought, image="img_1")))
             if image is None:
                 continue
-            sign = lettering((yield _ask("layout_parsing", self.voice.say("read", image=image), image=image)))
+            sign = lettering(
+                (yield from self._call("layout_parsing", self.voice.say("read", image=image), image=image))
+            )
             known = _best(list(titles), sign)
             if known is not None:
                 return known
             if not sign or sign in tried:
                 continue
             tried.add(sign)
-            text = yield _ask("text_search", self.voice.say("name", sign=sign), q=sign[:200], top_k=5)
+            text = yield from self._call("text_search", self.voice.say("name", sign=sign), q=sign[:200], top_k=5)
             name = _best([hit.title for hit in hits(text)], sign)
             if name is not None:
                 return name
@@ -196,7 +201,7 @@ class Investigator:
         """
         url = ""
         for attempt, query in enumerate(self._queries(entity, label)):
-            text = yield _ask("text_search", thought, q=query, top_k=10 if attempt else 5)
+            text = yield from self._call("text_search", thought, q=query, top_k=10 if attempt else 5)
             pages = [hit for hit in hits(text) if same_name(hit.title, entity) or hit.title == title]
             for hit in sorted(pages, key=lambda hit: hit.title != title):
                 value = value_of(hit.body, label)
@@ -208,7 +213,7 @@ class Investigator:
             thought = self.voice.say("again")
         if url and self.can_visit:
             thought = self.voice.say("visit", entity=entity)
-            page = yield _ask("visit", thought, url=url, goal=f"{label} of {entity}")
+            page = yield from self._call("visit", thought, url=url, goal=f"{label} of {entity}")
             value = value_of(page, label)
             return Found(value, entity) if value is not None else None
         return None
@@ -225,7 +230,7 @@ class Investigator:
         thought = self.voice_of("inverse", entity, label)
         for attempt in range(3):
             query = (f"{label}: {entity}", f"{label} {entity} {details}".rstrip(), entity)[attempt]
-            found = hits((yield _ask("text_search", thought, q=query, top_k=10 if attempt else 5)))
+            found = hits((yield from self._call("text_search", thought, q=query, top_k=10 if attempt else 5)))
             if any(hit.title == title and _relates(hit, label, page) for hit in found):
                 return title
             if any(hit.title == page and mentions(hit.body, title) for hit in found):
@@ -239,7 +244,7 @@ class Investigator:
         """The entity that some sentence near `entity` links to; no infobox states the relation."""
         thought = self.voice_of("follow", entity, relation)
         for query in (f"{entity} {relation}", entity):
-            text = yield _ask("text_search", thought, q=query, top_k=5)
+            text = yield from self._call("text_search", thought, q=query, top_k=5)
             if mentions(text, title):
                 return title
             thought = self.voice.say("again")
@@ -254,9 +259,13 @@ class Investigator:
             f"Name: {entity}. {label}:",
         )
 
-
-def _ask(name: str, thought: str, **arguments: Any) -> Ask:
-    return Ask(thought, ToolCall(name=name, arguments=arguments))
+    def _call(self, name: str, thought: str, **arguments: Any) -> Call:
+        """What a tool returns; asked once more if it failed for a passing reason."""
+        call = ToolCall(name=name, arguments=arguments)
+        text = yield Ask(thought, call)
+        if is_passing_failure(text):
+            text = yield Ask(self.voice.say("retry"), call)
+        return text
 
 
 def _relates(hit: Hit, label: str, entity: str) -> bool:
