@@ -21,6 +21,7 @@ _LETTERING = re.compile(r'(?:^|(?<=>))\[Text Block \d+\][^"\n]*"(.*)"[ \t]*$', r
 _IMAGE_ID = re.compile(r"New image ID: (img_\d{1,5})")
 _CLOSING_TAG = re.compile(r"</\w+>")
 _NEXT_LABEL = r"(?=\s+[^\W\d_a-z][^\W\d_]*(?:[ ][a-z]\w*){0,4}:\s)"
+_SENTENCE_END = re.compile(r"(?:(?<=[^\W_]{4})|(?<=[\d)]))\.\s+(?=[^\W\d_a-z])")
 _BRACKETS = re.compile(r"\s*\([^()]*\)\s*$")
 
 SIMILAR = 0.8
@@ -50,12 +51,17 @@ def hits(text: str) -> list[Hit]:
 
 
 def value_of(body: str, label: str) -> str | None:
-    """What follows ``Label:`` in a text, up to the end of the line or the next label; None without the label."""
-    pattern = rf"(?:^|(?<=[\s.;,]))(?i:{re.escape(label)}):[ \t]*(\S.*?)[ \t]*(?:$|{_NEXT_LABEL})"
+    """What follows ``Label:`` in a text; None without the label.
+
+    A value ends with its line, before the next label, or with its sentence: summaries put the lines of an infobox one
+    behind the other and close each with a full stop.
+    """
+    pattern = rf"(?:^|(?<=[\s.;,)]))(?i:{re.escape(label)}):[ \t]*(\S.*?)[ \t]*(?:$|{_NEXT_LABEL})"
     match = re.search(pattern, body, re.MULTILINE)
     if match is None:
         return None
-    return _CLOSING_TAG.sub("", match[1]).strip(" ;") or None
+    value = _SENTENCE_END.split(_CLOSING_TAG.sub("", match[1]), maxsplit=1)[0].strip(" ;")
+    return (value[:-1].rstrip() if value.endswith(".") else value) or None
 
 
 def lettering(text: str) -> str:
