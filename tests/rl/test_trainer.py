@@ -292,7 +292,7 @@ def test_odd_rollouts_are_counted_and_the_loss_stays_finite(
         [None],  # the server cannot be reached
         [[], [], []],  # three empty completions: fatal at step 0, not a token to train on
         [[chat.image_pad]],  # one picture too many
-        says(entities[0], False)[:1] + [None],  # the server goes away in the middle
+        [*says(entities[0], False)[:1], None],  # the server goes away in the middle
     ]
     config = settings(checkpoint, prompts_per_step=1, group_size=6, per_device=6, steps=1)
     scene = scene_of(chat, store, entities)
