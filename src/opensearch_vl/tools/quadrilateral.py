@@ -28,8 +28,9 @@ _OUTSIDE = 0.25
 """How far a corner may lie outside the frame, in parts of its size (a page that is cut off by the frame)."""
 _SUPPORT_CLOSED, _SUPPORT_LINES = 0.6, 0.85
 """Part of each side along which an edge must run: for closed outlines, and for sides put together from lines."""
-_CUT_OFF_VALUE = 0.5
-"""A page cut off by the frame, one side of which is the frame itself, counts as half as large as a whole one."""
+_CUT_OFF_VALUE, _MIN_AREA_CUT_OFF = 0.5, 0.15
+"""A page cut off by the frame, one side of which is the frame itself: it counts as half as large as a whole one, and
+must be large, or any three lines at the frame would do."""
 _MAX_OUTLINE = 10
 """Corners of an outline that may still be a page with some corners cut, rounded or hidden."""
 _MAX_LINES, _MAX_SEGMENTS = 12, 200
@@ -113,7 +114,7 @@ def find_quadrilateral(rgb: Rgb) -> Points | None:
 def _value(quad: Points, edges: _Edges, needed: float, size: tuple[int, int], reach_px: float) -> float:
     """Area weighted by how well edges within `reach_px` support the sides; 0 for what is no page."""
     on_frame = _on_frame(quad, size)
-    if not _plausible(quad, size) or on_frame.sum() > 1:
+    if on_frame.sum() > 1 or not _plausible(quad, size, _MIN_AREA_CUT_OFF if on_frame.any() else _MIN_AREA):
         return 0.0
     support = edges.support(quad, reach_px)[~on_frame]
     if support.min() < needed:
@@ -341,10 +342,10 @@ def _intersection(p: Points, q: Points, r: Points, s: Points) -> Points | None:
     return np.asarray(p + t * a)
 
 
-def _plausible(quad: Points, size: tuple[int, int]) -> bool:
+def _plausible(quad: Points, size: tuple[int, int], min_area: float) -> bool:
     """Whether a quadrilateral is convex, large enough, inside the frame, and could be a page seen at an angle."""
     frame = np.array(size, np.float64)
-    if not _MIN_AREA <= _area(quad) / (size[0] * size[1]) <= _MAX_AREA:
+    if not min_area <= _area(quad) / (size[0] * size[1]) <= _MAX_AREA:
         return False
     if (quad < -_OUTSIDE * frame).any() or (quad > (1 + _OUTSIDE) * frame).any():
         return False
