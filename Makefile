@@ -3,6 +3,8 @@ PY ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 STAMP := $(VENV)/.dev
+# Tests of the trainers need torch; override with TORCH=torch for a GPU build.
+TORCH ?= torch==2.13.0
 
 .PHONY: help test lint types quickstart clean
 help:  ## list the targets
@@ -16,7 +18,8 @@ $(VENV)/.base: pyproject.toml | $(VENV)/bin/python
 	@touch $@
 
 $(STAMP): pyproject.toml | $(VENV)/bin/python
-	$(BIN)/pip install -q --disable-pip-version-check -e '.[dev]'
+	$(BIN)/pip install -q --disable-pip-version-check '$(TORCH)'
+	$(BIN)/pip install -q --disable-pip-version-check -e '.[dev,train]'
 	@touch $@ $(VENV)/.base
 
 lint: $(STAMP)  ## ruff: style and formatting

@@ -15,7 +15,8 @@ OsvlError
 ├── DataError               exit 1: an input is not what it should be
 │   ├── ImageError          not a picture we can safely decode
 │   ├── DumpError           not a MediaWiki export
-│   └── RecordError         a record in a file cannot be read
+│   ├── RecordError         a record in a file cannot be read
+│   └── TranscriptError     a trajectory that cannot become training tokens
 ├── RunError                exit 1: the run folder cannot be used
 │   ├── RunExists, RunLocked, RunMismatch
 │   └── StorageFull
@@ -78,6 +79,10 @@ class DumpError(DataError):
 
 class RecordError(DataError):
     """A stored record that cannot be read back."""
+
+
+class TranscriptError(DataError):
+    """A trajectory that cannot be turned into token ids without changing what it says."""
 
 
 class RunError(OsvlError):

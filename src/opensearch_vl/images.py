@@ -137,6 +137,15 @@ class ImageStore:
             lossy = raw.format in ("JPEG", "WEBP")
         return self.put(image, "image/jpeg" if lossy else "image/png")
 
+    def adopt(self, ref: ImageRef, source: ImageStore) -> None:
+        """Copy a picture of another store under the same hash, if this folder does not hold it yet.
+
+        Raises:
+            ImageError: If `source` does not have it.
+        """
+        if not self._path(ref.sha256, ref.mime).exists():
+            self._write(source.read(ref), ref.mime, (ref.width_px, ref.height_px))
+
     def path(self, ref: ImageRef) -> Path:
         """Where the picture lies.
 

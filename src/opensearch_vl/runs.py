@@ -21,7 +21,7 @@ import importlib.metadata
 import json
 import os
 import platform
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from types import TracebackType
 from typing import Any, Self, TypeVar
@@ -136,6 +136,18 @@ class RunFolder:
     def metric(self, row: dict[str, Any]) -> None:
         """Append one row of figures to `metrics.jsonl`."""
         _append_line(self.path / "metrics.jsonl", row)
+
+    def keep_metrics(self, keep: Callable[[dict[str, Any]], bool]) -> None:
+        """Drop the rows of `metrics.jsonl` for which `keep` is false.
+
+        A resumed training run goes on from its last checkpoint; rows written after it would otherwise come twice.
+        """
+        file = self.path / "metrics.jsonl"
+        if file.exists():
+            rows = [row for row in read_json_lines(file) if keep(row)]
+            _write_atomic(
+                file, "".join(json.dumps(row, ensure_ascii=False, separators=(",", ":")) + "\n" for row in rows)
+            )
 
     def write_manifest(self, **facts: Any) -> None:
         """Merge `facts` into `manifest.json` and write it atomically."""

@@ -12,6 +12,7 @@ _ARTICLES = frozenset({"a", "an", "the"})
 def fold(text: str) -> str:
     """Case- and accent-folded text: `"Ångström"` becomes `"angstrom"`. Letters without a base form stay."""
     decomposed = unicodedata.normalize("NFKD", text.casefold())
+    decomposed = unicodedata.normalize("NFKD", decomposed.casefold())  # compatibility forms may open into capitals
     return unicodedata.normalize("NFC", "".join(ch for ch in decomposed if not unicodedata.combining(ch)))
 
 

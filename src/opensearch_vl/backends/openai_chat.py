@@ -1,0 +1,265 @@
+"""Chat models behind any OpenAI-compatible server: vLLM, SGLang, llama.cpp, Ollama, or a hosted one.
+
+Both ways of calling tools work: as tags in the text (no tools are sent with the request), and as the server's own tool
+calls. Keys come from the environment or `.env`: ``OSVL_API_KEY``, else ``OPENAI_API_KEY``; a server that wants none
+gets a dummy.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import ipaddress
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any
+from urllib.parse import urlsplit
+
+from opensearch_vl.backends.chat_wire import DataUrls, from_wire, to_wire, tools_to_wire
+from opensearch_vl.errors import (
+    ConfigError,
+    ModelError,
+    ModelKeyRefused,
+    ModelRateLimited,
+    ModelRefused,
+    ModelUnreachable,
+)
+from opensearch_vl.images import ImageStore
+from opensearch_vl.protocols import Message, Reply, Sampling, ToolSchema
+from opensearch_vl.redaction import env, redact
+from opensearch_vl.types import Usage
+
+if TYPE_CHECKING:
+    import openai
+
+OPENAI_URL = "https://api.openai.com/v1"
+MAX_PIXELS = 1_048_576
+"""A megapixel: what hosted models look at closely. Checkpoints trained on less (paper, section 4) are given less."""
+TIMEOUT_S = 600.0
+CONNECT_TIMEOUT_S = 10.0
+MAX_RETRIES = 4
+"""With doubling waits from half a second, some eight seconds in all; a `Retry-After` up to two minutes is obeyed."""
+_SEED_BITS = 0x7FFF_FFFF  # some servers keep seeds in 32 bits, signed
+_MAX_DETAIL = 400
+
+
+@dataclass(frozen=True, slots=True)
+class Price:
+    """US dollars per million tokens."""
+
+    prompt: float
+    completion: float
+
+    def of(self, usage: Usage) -> float:
+        """Cost of some tokens."""
+        return (usage.prompt_tokens * self.prompt + usage.completion_tokens * self.completion) / 1_000_000
+
+
+class OpenAIChat:
+    """A `ChatModel` on a chat-completions server.
+
+    Args:
+        model: Name of the model as the server knows it.
+        store: Where the pictures of messages lie.
+        base_url: Address of the server, up to and including ``/v1``; default ``OSVL_BASE_URL``, then OpenAI's.
+        api_key: For tests and embedding programs; normally left to the environment.
+        max_pixels: Pictures are scaled down to this area before they are sent.
+        timeout_s: Longest wait for one reply.
+        max_retries: How often a request is tried again after 408, 409, 429, 5xx or a broken connection.
+        price: What tokens cost, if the costs are to be summed.
+        extra_body: Further fields of every request, such as ``{"chat_template_kwargs": {"enable_thinking": False}}``.
+
+    Raises:
+        ConfigError: If the address is not one.
+        ModelKeyRefused: If OpenAI's own server is to be used and there is no key.
+    """
+
+    def __init__(
+        self,
+        model: str,
+        *,
+        store: ImageStore,
+        base_url: str | None = None,
+        api_key: str | None = None,
+        max_pixels: int = MAX_PIXELS,
+        timeout_s: float = TIMEOUT_S,
+        max_retries: int = MAX_RETRIES,
+        price: Price | None = None,
+        extra_body: Mapping[str, Any] | None = None,
+    ) -> None:
+        self.name = model
+        self.base_url = base_url or env("OSVL_BASE_URL") or OPENAI_URL
+        address = urlsplit(self.base_url)
+        if address.scheme not in ("http", "https") or not address.hostname:
+            raise ConfigError(
+                f"{redact(self.base_url)!r} is not the address of a server.", "Example: http://localhost:8000/v1"
+            )
+        self._host = address.hostname
+        self._hosted = self._host == "api.openai.com"
+        key = api_key or env("OSVL_API_KEY") or env("OPENAI_API_KEY")
+        if key is None and self._hosted:
+            raise ModelKeyRefused(
+                "There is no key for api.openai.com.", "Put OPENAI_API_KEY=… into .env, or give --base-url."
+            )
+        self._key = key or "none"
+        self.timeout_s = timeout_s
+        self.max_retries = max_retries
+        self.price = price
+        self.extra_body = dict(extra_body or {})
+        self._urls = DataUrls(store, max_pixels)
+        self._client: openai.AsyncOpenAI | None = None
+        self._loop: asyncio.AbstractEventLoop | None = None
+
+    async def complete(
+        self,
+        messages: Sequence[Message],
+        tools: Sequence[ToolSchema] = (),
+        sampling: Sampling = Sampling(),
+        seed: int = 0,
+    ) -> Reply:
+        """Return the next assistant turn.
+
+        Raises:
+            ModelError: One of its children, saying what happened and how to mend it.
+            ImageError: If a picture of the messages is not in the store.
+        """
+        import httpx2
+        import openai
+
+        request: dict[str, Any] = {
+            "model": self.name,
+            "messages": to_wire(messages, await self._data_urls(messages)),
+            "temperature": sampling.temperature,
+            "top_p": sampling.top_p,
+            "max_completion_tokens" if self._hosted else "max_tokens": sampling.max_tokens,
+            "seed": seed & _SEED_BITS,
+        }
+        if sampling.stop:
+            request["stop"] = list(sampling.stop)
+        if tools:
+            request |= {"tools": tools_to_wire(tools), "parallel_tool_calls": False}
+        try:
+            # The bare request: same retries and errors as `chat.completions.create`, half the processor time, since
+            # the messages are not walked through and typed once more.
+            response = await self._open().post(
+                "/chat/completions", cast_to=httpx2.Response, body=request | self.extra_body
+            )
+        except openai.OpenAIError as error:
+            raise self._explain(error) from error
+        reply = from_wire(response.content, sampling.stop)
+        if self.price is None:
+            return reply
+        return replace(reply, usage=reply.usage.model_copy(update={"cost": self.price.of(reply.usage)}))
+
+    async def models(self) -> list[str]:
+        """Names of the models that the server offers.
+
+        Raises:
+            ModelError: If it cannot be asked.
+        """
+        import openai
+
+        try:
+            return sorted([model.id async for model in self._open().models.list()])
+        except openai.OpenAIError as error:
+            raise self._explain(error) from error
+
+    async def aclose(self) -> None:
+        """Close the connections; the next request opens new ones."""
+        client, self._client = self._client, None
+        if client is not None and self._loop is asyncio.get_running_loop():
+            await client.close()
+
+    def _open(self) -> openai.AsyncOpenAI:
+        """The client of this event loop: connections cannot be used from another one."""
+        import httpx2
+        import openai
+
+        loop = asyncio.get_running_loop()
+        if self._client is None or self._loop is not loop:
+            # A server on this machine is spoken to directly, whatever proxy the environment names.
+            direct = openai.DefaultAsyncHttpxClient(trust_env=False) if _is_loopback(self._host) else None
+            self._client = openai.AsyncOpenAI(
+                api_key=self._key,
+                base_url=self.base_url,
+                max_retries=self.max_retries,
+                timeout=httpx2.Timeout(self.timeout_s, connect=CONNECT_TIMEOUT_S),
+                http_client=direct,
+            )
+            self._loop = loop
+        return self._client
+
+    async def _data_urls(self, messages: Sequence[Message]) -> dict[str, str]:
+        urls: dict[str, str] = {}
+        for message in messages:
+            for ref in message.images:
+                url = urls.get(ref.sha256) or self._urls.cached(ref)
+                if url is None:
+                    url = await asyncio.to_thread(self._urls.encode, ref)
+                    self._urls.keep(ref, url)
+                urls[ref.sha256] = url
+        return urls
+
+    def _explain(self, error: openai.OpenAIError) -> ModelError:
+        """What happened, in one line, and how to mend it."""
+        import openai
+
+        where = redact(self.base_url)
+        said = _detail(error) if isinstance(error, openai.APIStatusError) else ""
+        match error:
+            case openai.APITimeoutError():
+                return ModelUnreachable(
+                    f"{where} did not answer within {self.timeout_s:g} s.",
+                    "Is the model loaded, or the request too long?",
+                )
+            case openai.APIConnectionError():
+                return ModelUnreachable(f"No connection to {where}.", "Is the server running, and the address right?")
+            case openai.AuthenticationError() | openai.PermissionDeniedError():
+                return ModelKeyRefused(
+                    f"{where} refused the key (HTTP {error.status_code}).",
+                    "Put the right key into .env as OSVL_API_KEY or OPENAI_API_KEY.",
+                )
+            case openai.RateLimitError(code="insufficient_quota"):
+                return ModelRefused(f"{where}: the account has no credit left.", "Top it up, or use another server.")
+            case openai.RateLimitError():
+                return ModelRateLimited(
+                    f"{where} keeps asking to slow down (HTTP 429), after {self.max_retries} retries.",
+                    "Run fewer rollouts in parallel.",
+                )
+            case openai.NotFoundError():
+                return ModelRefused(
+                    f"{where} knows no model {self.name!r}, or no chat completions (HTTP 404).{said}",
+                    "Check --model, and that --base-url ends in /v1.",
+                )
+            case openai.APIStatusError(code="context_length_exceeded"):
+                return ModelRefused(
+                    f"The conversation is too long for {self.name}.{said}",
+                    "Lower agent.max_tokens, or serve the model with a longer context.",
+                )
+            case openai.APIStatusError() if error.status_code >= 500:
+                return ModelUnreachable(
+                    f"{where} failed (HTTP {error.status_code}) on {self.max_retries + 1} tries.{said}",
+                    "Look at the server's log.",
+                )
+            case openai.APIStatusError():
+                return ModelRefused(
+                    f"{where} refused the request (HTTP {error.status_code}).{said}",
+                    "Does the model take pictures and is its context long enough?",
+                )
+            case _:
+                return ModelError(f"{where}: {redact(str(error))[:_MAX_DETAIL]}")
+
+
+def _detail(error: openai.APIStatusError) -> str:
+    """What the server itself said, if it said it as such servers do."""
+    body = error.body
+    said = body.get("message") if isinstance(body, dict) else None
+    return f" It says: {redact(' '.join(said.split()))[:_MAX_DETAIL]}" if isinstance(said, str) and said else ""
+
+
+def _is_loopback(host: str) -> bool:
+    if host == "localhost":
+        return True
+    try:
+        return ipaddress.ip_address(host).is_loopback
+    except ValueError:
+        return False

@@ -1,0 +1,278 @@
+"""The whole chain: walks in, questions out, one record per walk, with a reason for every one that was turned away.
+
+The rule-based stages run inside the walk's retry loop (paper, section 3.1: a walk is retried when no descriptor is
+unique or no short answer exists); picture, duplicates, filter and degradation follow for the walks that pass. A run is
+deterministic and append-only: killed and resumed, it replays the cheap part and takes every finished verdict from its
+records, so the digest equals that of an uninterrupted run.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import hashlib
+from collections import Counter
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+from typing import Any
+
+from opensearch_vl.protocols import ImageEmbedder, Judge, OcrEngine, Solver, Upscaler
+from opensearch_vl.questions.anchor import Picture, choose_picture, identify
+from opensearch_vl.questions.draft import Draft, draft
+from opensearch_vl.questions.facts import Facts
+from opensearch_vl.questions.screen import Screening, screen
+from opensearch_vl.questions.settings import QuestionSettings
+from opensearch_vl.questions.stages import FINAL, Rejection, StageTable
+from opensearch_vl.runs import RunFolder, read_records
+from opensearch_vl.seeds import derive
+from opensearch_vl.types import QuestionRecord, Task
+from opensearch_vl.wiki.tables import WikiFolder
+from opensearch_vl.wiki.walks import Dropped, Walk, resolve_rules, sample_walks
+
+Progress = Callable[[int, int], None]
+
+
+@dataclass(frozen=True, slots=True)
+class QuestionTools:
+    """What the stages may use from outside; all of it optional but the judge, which the filter needs.
+
+    Attributes:
+        judge: Compares a solver's answer with the reference.
+        filters: The stages of the filter, the cheapest first.
+        ocr: Reads lettering off the anchor's picture.
+        embedder: Ranks the anchor's pictures.
+        upscaler: Repairs down-sampled pictures.
+    """
+
+    judge: Judge | None = None
+    filters: tuple[Solver, ...] = ()
+    ocr: OcrEngine | None = None
+    embedder: ImageEmbedder | None = None
+    upscaler: Upscaler | None = None
+
+
+@dataclass(slots=True)
+class BuildReport:
+    """What was built, and what became of everything else.
+
+    Attributes:
+        stages: Walks by the stage where they ended; sums match.
+        dropped: Seeds that gave no walk, by the walk rules' reasons.
+        num_seeds_dropped: How many seeds those were.
+        num_unscored: Verdicts of the filter that could not be reached.
+        hops, domains, identified_by: Histograms over the final questions.
+        tasks: The final questions, in order.
+        screened: Questions that the filter dropped, for the counterfactuals (built with the filter off).
+    """
+
+    stages: StageTable = field(default_factory=StageTable)
+    dropped: Counter[str] = field(default_factory=Counter)
+    num_seeds_dropped: int = 0
+    num_unscored: int = 0
+    hops: Counter[int] = field(default_factory=Counter)
+    domains: Counter[str] = field(default_factory=Counter)
+    identified_by: Counter[str] = field(default_factory=Counter)
+    tasks: list[Task] = field(default_factory=list)
+    screened: list[Task] = field(default_factory=list)
+
+    def as_dict(self) -> dict[str, Any]:
+        """The report as plain data, for manifests and `--json`."""
+        return {
+            "questions": len(self.tasks),
+            "stages": self.stages.as_dict(),
+            "seeds_dropped": self.num_seeds_dropped,
+            "walks_dropped": dict(sorted(self.dropped.items())),
+            "unscored": self.num_unscored,
+            "hops": {str(hops): num for hops, num in sorted(self.hops.items())},
+            "domains": dict(sorted(self.domains.items())),
+            "identified_by": dict(sorted(self.identified_by.items())),
+        }
+
+
+def build_questions(
+    wiki: WikiFolder,
+    settings: QuestionSettings,
+    *,
+    seed: int,
+    num: int | None,
+    tools: QuestionTools,
+    run: RunFolder | None = None,
+    progress: Progress | None = None,
+) -> BuildReport:
+    """Build questions until `num` are final or the seeds are used up; see `build_questions_async`."""
+    return asyncio.run(
+        build_questions_async(wiki, settings, seed=seed, num=num, tools=tools, run=run, progress=progress)
+    )
+
+
+async def build_questions_async(
+    wiki: WikiFolder,
+    settings: QuestionSettings,
+    *,
+    seed: int,
+    num: int | None,
+    tools: QuestionTools,
+    run: RunFolder | None = None,
+    progress: Progress | None = None,
+) -> BuildReport:
+    """Build questions until `num` are final or the seeds are used up.
+
+    Args:
+        wiki: The wiki folder.
+        settings: All rules and thresholds.
+        seed: Same seed, same questions.
+        num: How many final questions to stop at; None goes through all seeds.
+        tools: Solvers, judge, OCR; what is missing is skipped and says so in the provenance.
+        run: Where records and pictures are written; a resumed run continues where it stopped.
+        progress: Called with (final questions so far, `num` or 0) after every walk.
+    """
+    builder = _Builder(wiki, settings, seed, tools, run)
+    for walk in builder.walks():
+        if isinstance(walk, Dropped):
+            builder.drop(walk)
+        else:
+            await builder.finish(walk)
+        if progress is not None:
+            progress(len(builder.report.tasks), num or 0)
+        if num is not None and len(builder.report.tasks) >= num:
+            break
+    if run is not None:
+        run.write_manifest(report=builder.report.as_dict())
+    return builder.report
+
+
+class _Builder:
+    """The state of one build: what has been used up, and the records of an earlier, interrupted run."""
+
+    def __init__(
+        self, wiki: WikiFolder, settings: QuestionSettings, seed: int, tools: QuestionTools, run: RunFolder | None
+    ) -> None:
+        self.report = BuildReport()
+        self._facts = Facts(wiki)
+        self._rules = resolve_rules(wiki, settings.walks)
+        self._settings, self._seed, self._tools, self._run = settings, seed, tools, run
+        self._attempts: Counter[int] = Counter()
+        self._accepted: tuple[str, Draft] | None = None
+        self._pictures: Counter[str] = Counter()
+        self._asked: set[tuple[str, str]] = set()
+        self._earlier: dict[str, QuestionRecord] = {}
+        if run is not None and run.done:
+            self._earlier = {record.id: record for record in read_records(run.path, QuestionRecord)}
+
+    def walks(self) -> Iterator[Walk | Dropped]:
+        """Walks whose draft has passed the rule-based stages."""
+        return sample_walks(self._facts.wiki, self._rules, self._seed, None, accept=self._accept)
+
+    def drop(self, dropped: Dropped) -> None:
+        """Count a seed that gave no walk."""
+        self.report.num_seeds_dropped += 1
+        self.report.dropped.update(dropped.reasons)
+
+    def _accept(self, walk: Walk) -> str | None:
+        """Draft a walk; a rejection is recorded at once and makes the sampler try again."""
+        anchor = walk.nodes[0]
+        attempt = self._attempts[anchor]
+        self._attempts[anchor] += 1
+        identity = self._identity(anchor, attempt)
+        outcome = draft(self._facts, walk, self._settings, derive(self._seed, "draft", identity))
+        if isinstance(outcome, Rejection):
+            titles = [self._facts.page(node).title for node in walk.nodes]
+            self._record(QuestionRecord(id=identity, stage=outcome.stage, reason=outcome.reason,
+                                        draft={"path": list(titles), "detail": outcome.detail}))  # fmt: skip
+            return outcome.reason
+        self._accepted = identity, outcome
+        return None
+
+    def _identity(self, anchor: int, attempt: int) -> str:
+        facts = self._facts
+        parts = (str(facts.wiki.meta.get("name", "")), facts.page(anchor).title, str(self._seed), str(attempt))
+        return "q" + hashlib.sha256("\x1f".join(parts).encode()).hexdigest()[:16]
+
+    async def finish(self, walk: Walk) -> None:
+        """Picture, duplicates and filter for a walk that passed; its one record is written at the end."""
+        assert self._accepted is not None and self._accepted[1].walk.nodes == walk.nodes
+        identity, made = self._accepted
+        record = self._earlier.get(identity)
+        if record is None:
+            record = await self._carry_through(identity, made)
+        self._use_up(record)
+        self._record(record)
+
+    async def _carry_through(self, identity: str, made: Draft) -> QuestionRecord:
+        picture = choose_picture(
+            self._facts, made.walk.nodes[0], self._settings.anchor, self._min_image_px(), self._tools.embedder
+        )
+        if isinstance(picture, Rejection):
+            return self._rejected(identity, made, picture)
+        if duplicate := self._duplicate(picture, made):
+            return self._rejected(identity, made, Rejection("dedupe", duplicate))
+        picture = await self._identify(picture, made)
+        task = Task(
+            id=identity,
+            question=made.question,
+            images=(picture.ref,),
+            gold=made.answer.gold,
+            provenance=made.provenance(self._facts).model_copy(update={"picture": picture.source}),
+        )
+        if self._run is not None:
+            self._run.images.put_bytes(self._facts.wiki.images.read(picture.ref))
+        found = await self._screen(task)
+        trace: dict[str, Any] = {"attempts": [attempt.as_dict() for attempt in found.attempts]}
+        if found.answered_by:
+            trace["task"] = task.model_dump(mode="json")
+            return QuestionRecord(id=identity, stage="screen", reason=found.answered_by, draft=trace)
+        return QuestionRecord(id=identity, task=task, draft=trace)
+
+    def _min_image_px(self) -> int:
+        own = self._settings.anchor.min_image_px
+        threshold = self._rules.min_image_px if own is None else own
+        return threshold if isinstance(threshold, int) else 0
+
+    def _duplicate(self, picture: Picture, made: Draft) -> str:
+        if self._pictures[picture.ref.sha256] >= self._settings.max_per_picture:
+            return "same_picture"
+        anchor = made.hops[0].source
+        return "same_anchor_and_answer" if (anchor, made.answer.text) in self._asked else ""
+
+    async def _identify(self, picture: Picture, made: Draft) -> Picture:
+        if self._tools.ocr is None:
+            return picture
+        data = self._facts.wiki.images.read(picture.ref)
+        names = self._facts.names(made.walk.nodes[0])
+        return await identify(picture, data, names, self._tools.ocr, self._settings.anchor.letters_ratio)
+
+    async def _screen(self, task: Task) -> Screening:
+        if not self._settings.screen.enabled or self._tools.judge is None:
+            return Screening(())
+        return await screen(
+            task, self._tools.filters, self._tools.judge, attempts=self._settings.screen.attempts, seed=self._seed
+        )
+
+    def _rejected(self, identity: str, made: Draft, why: Rejection) -> QuestionRecord:
+        path: list[Any] = [self._facts.page(node).title for node in made.walk.nodes]
+        trace = {"path": path, "question": made.question, "detail": why.detail}
+        return QuestionRecord(id=identity, stage=why.stage, reason=why.reason, draft=trace)
+
+    def _use_up(self, record: QuestionRecord) -> None:
+        """Note what a record takes out of circulation, and count it among the results."""
+        dropped = record.draft.get("task")
+        task = record.task if record.task is not None else Task.model_validate(dropped) if dropped else None
+        if task is None:
+            return
+        self._pictures[task.images[0].sha256] += record.task is not None
+        self._asked.add((task.provenance.path[0], task.gold.answer))
+        attempts = record.draft.get("attempts")
+        if isinstance(attempts, list):
+            self.report.num_unscored += sum(isinstance(a, dict) and a.get("correct") is None for a in attempts)
+        if record.task is None:
+            self.report.screened.append(task)
+            return
+        self.report.tasks.append(task)
+        self.report.hops[len(task.provenance.hops)] += 1
+        self.report.domains[task.provenance.domain] += 1
+        if task.provenance.picture is not None:
+            self.report.identified_by[task.provenance.picture.identified_by] += 1
+
+    def _record(self, record: QuestionRecord) -> None:
+        self.report.stages.count(record.stage if record.task is None else FINAL, record.reason)
+        if self._run is not None and record.id not in self._run.done:
+            self._run.append(record)

@@ -1,0 +1,118 @@
+"""The canonical question `q_t`: the whole path spoken with its names, the answer node only through what is asked.
+
+Paper, section 3.2. The answer `a` comes from the infobox of the last page; the canonical question is a working object
+that fuzzing rewrites, not a training target.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from opensearch_vl.questions.answers import Kind, answer_kind, informative, kind_of, other_forms, transformed
+from opensearch_vl.questions.facts import Facts, display_name, same_value
+from opensearch_vl.questions.phrases import Form, base_key, question, table
+from opensearch_vl.questions.settings import AnswerSettings, QuestionSettings
+from opensearch_vl.questions.stages import Rejection
+from opensearch_vl.seeds import generator
+from opensearch_vl.text import words
+from opensearch_vl.types import Gold, PathHop
+from opensearch_vl.wiki.tables import InfoboxItem
+from opensearch_vl.wiki.walks import Walk
+
+
+@dataclass(frozen=True, slots=True)
+class Answer:
+    """What is asked of the answer node.
+
+    Attributes:
+        key: The infobox key.
+        value: The value as the table states it.
+        form: How much of it is asked for; anything but `plain` is answer-side obfuscation.
+        ask: The wording, with the slot ``{X}`` for the answer node.
+    """
+
+    key: str
+    value: str
+    form: Form
+    ask: str
+
+    @property
+    def text(self) -> str:
+        """The reference answer."""
+        return transformed(self.value, self.form) or self.value
+
+    @property
+    def kind(self) -> Kind:
+        """How it is compared."""
+        return answer_kind(self.value, self.form)
+
+    @property
+    def gold(self) -> Gold:
+        """The reference answer with its other spellings."""
+        return Gold(answer=self.text, aliases=other_forms(self.value, self.form), kind=self.kind)
+
+
+def extract_answer(facts: Facts, walk: Walk, settings: QuestionSettings, seed: int) -> Answer | Rejection:
+    """Choose an attribute of the answer page, at random among those that qualify.
+
+    Rejects `no_infobox_answer` (nothing at most six words long, stated once, that cannot be guessed) and
+    `answer_on_path` (every candidate is also stated on a page that comes before the answer page).
+    """
+    rng = generator(seed, "answer")
+    candidates = [item for item in facts.items(walk.nodes[-1]) if _askable(facts, item, walk, settings.answer)]
+    if not candidates:
+        return Rejection("compose", "no_infobox_answer")
+    rng.shuffle(candidates)
+    for item in candidates:
+        form: Form = "plain"
+        if kind_of(item.value) == "date" and rng.random() < settings.answer.obfuscate:
+            form = rng.choice(("year", "day"))
+        answer = Answer(item.key, item.value, form, question(item.key, form, rng.getrandbits(32)))
+        if not any(stated_on(facts, page, answer) for page in walk.nodes[:-1]):
+            return answer
+    return Rejection("compose", "answer_on_path", candidates[0].value)
+
+
+def stated_on(facts: Facts, page: int, answer: Answer) -> bool:
+    """Whether a page says the answer, wherever and about whatever."""
+    return f" {' '.join(words(answer.text))} " in facts.document_words(page)
+
+
+def _askable(facts: Facts, item: InfoboxItem, walk: Walk, settings: AnswerSettings) -> bool:
+    words_of = table()
+    if base_key(item.key) in words_of.never_asked or not informative(item.value, settings.max_tokens):
+        return False
+    if item.target_id is not None and (not settings.allow_linked or item.target_id in walk.nodes):
+        return False
+    if sum(other.key == item.key for other in facts.items(item.page_id)) > 1:
+        return False
+    allowed = max(settings.max_shared, settings.max_share * facts.num_pages_with(item.key))
+    if len(facts.with_value(item.key, item.value)) > allowed:
+        return False
+    value = f" {same_value(item.value)} "
+    return not any(
+        f" {same_value(name)} " in value or value in f" {same_value(name)} "
+        for node in walk.nodes
+        for name in facts.names(node)
+    )
+
+
+def canonical_subject(hops: tuple[PathHop, ...], descriptions: tuple[str, ...]) -> str:
+    """The answer node spoken through the path with real names.
+
+    "the spouse of Ann Roe (the architect of Foo Hall)": each bridge by name, its relation to the node before it in
+    brackets.
+
+    Args:
+        hops: The path's hops.
+        descriptions: ``[h]`` noun phrase of each hop with the slot ``{X}``.
+    """
+    spoken = display_name(hops[0].source)
+    for hop, phrase in zip(hops[:-1], descriptions, strict=False):
+        spoken = f"{display_name(hop.target)} ({phrase.replace('{X}', spoken)})"
+    return descriptions[-1].replace("{X}", spoken)
+
+
+def canonical_question(answer: Answer, hops: tuple[PathHop, ...], descriptions: tuple[str, ...]) -> str:
+    """The canonical question ``q_t``."""
+    return answer.ask.replace("{X}", canonical_subject(hops, descriptions))

@@ -1,0 +1,126 @@
+"""Counterfactuals: what each step of the recipe closes, shown by leaving it out (paper, section 3.9).
+
+From the same walks, with the filter off: `full` is the question as built; `no_fuzz` asks the canonical question with
+the bridges' real names and needs no picture, so one text search should solve it; `answer_anchored` shows the *answer*
+page's picture and asks of "the person in the picture", so one image search should solve it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from typing import Literal
+
+from opensearch_vl.protocols import Judge, Solver
+from opensearch_vl.questions.phrases import Form, anchor_phrase, question
+from opensearch_vl.questions.screen import attempt_task
+from opensearch_vl.seeds import derive
+from opensearch_vl.types import PictureSource, Task, Verdict
+from opensearch_vl.wiki.tables import WikiFolder
+
+Variant = Literal["full", "no_fuzz", "answer_anchored"]
+VARIANTS: tuple[Variant, ...] = ("full", "no_fuzz", "answer_anchored")
+
+
+def variant_of(task: Task, variant: Variant, wiki: WikiFolder, min_image_px: int = 0) -> Task | None:
+    """The task as one step of the recipe would have left it; None where the variant does not exist.
+
+    Args:
+        task: A finished question with full provenance.
+        variant: Which step to leave out.
+        wiki: Where the answer page's picture comes from.
+        min_image_px: Shortest side of the answer page's picture; a page without one has no answer-anchored variant.
+    """
+    if variant == "full":
+        return task
+    provenance = task.provenance
+    identity = f"{task.id}-{variant}"
+    if variant == "no_fuzz":
+        return task.model_copy(update={"id": identity, "question": provenance.canonical, "images": ()})
+    answer_page = wiki.resolve(provenance.path[-1])
+    if answer_page is None:
+        return None
+    for image in wiki.page_images(answer_page):
+        if min(image.ref.width_px, image.ref.height_px) >= min_image_px:
+            page = wiki.page(answer_page)
+            ask = question(provenance.attribute, _form(task), derive(task.id, "answer_anchored"))
+            source = PictureSource(file=image.file, page=page.title, licence=image.licence, author=image.author)
+            return task.model_copy(
+                update={
+                    "id": identity,
+                    "question": ask.replace("{X}", anchor_phrase(page.infobox_type, page.domain)),
+                    "images": (image.ref,),
+                    "provenance": provenance.model_copy(update={"picture": source, "degradation": None}),
+                }
+            )
+    return None
+
+
+def _form(task: Task) -> Form:
+    match task.provenance.extra.get("answer_form"):
+        case "year":
+            return "year"
+        case "day":
+            return "day"
+        case _:
+            return "plain"
+
+
+@dataclass(frozen=True, slots=True)
+class Cell:
+    """One solver on one variant: a verdict per task, None where unscored."""
+
+    variant: str
+    solver: str
+    verdicts: tuple[Verdict, ...]
+
+    @property
+    def num_correct(self) -> int:
+        """Tasks judged right."""
+        return sum(verdict.correct is True for verdict in self.verdicts)
+
+    @property
+    def num_scored(self) -> int:
+        """Tasks with a verdict."""
+        return sum(not verdict.unscored for verdict in self.verdicts)
+
+
+async def solve_all(
+    tasks: Iterable[Task], solvers: Sequence[Solver], judge: Judge, *, seed: int, variant: str = "full"
+) -> tuple[Cell, ...]:
+    """Let every solver try every task once."""
+    tasks = list(tasks)
+    cells = []
+    for solver in solvers:
+        attempts = [await attempt_task(task, solver, judge, number=0, seed=seed) for task in tasks]
+        cells.append(Cell(variant, solver.name, tuple(attempt.verdict for attempt in attempts)))
+    return tuple(cells)
+
+
+async def counterfactuals(
+    tasks: Sequence[Task],
+    wiki: WikiFolder,
+    solvers: Sequence[Solver],
+    judge: Judge,
+    *,
+    seed: int,
+    min_image_px: int = 0,
+    variants: Sequence[Variant] = VARIANTS,
+) -> tuple[Cell, ...]:
+    """The table of variants against solvers, over the same walks.
+
+    Args:
+        tasks: Questions built with the filter off: final ones and those the filter dropped.
+        wiki: The wiki they come from.
+        solvers: One text search and one image search, both of the audit.
+        judge: Compares answers.
+        seed: Seed of the solvers.
+        min_image_px: Shortest side of an answer page's picture.
+        variants: Which rows of the table.
+    """
+    cells: list[Cell] = []
+    for variant in variants:
+        made = [variant_of(task, variant, wiki, min_image_px) for task in tasks]
+        changed = [task for task in made if task is not None]
+        cells += await solve_all(changed, solvers, judge, seed=seed, variant=variant)
+    return tuple(cells)

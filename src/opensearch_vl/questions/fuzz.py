@@ -1,0 +1,170 @@
+"""Fuzzy entity rewriting: one entity at a time, from the bridge before the answer back to the anchor.
+
+Paper, section 3.3. A name gives way to a descriptor *relative to the node before it*, so the whole chain hangs on the
+picture: the relation of the hop, and where several entities fit it, attributes until exactly one is left. The count is
+exact (`unique.matches`); a rewrite that leaves more than one is refused. An added attribute must be widely shared, so
+that it cannot be searched for on its own.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from itertools import combinations
+
+from opensearch_vl.questions.facts import Facts, display_name, same_value
+from opensearch_vl.questions.phrases import Direction, base_key, narrowed, noun, relation_phrase, statement, table
+from opensearch_vl.questions.relations import link_predicate
+from opensearch_vl.questions.settings import FuzzSettings, QuestionSettings
+from opensearch_vl.questions.stages import Rejection
+from opensearch_vl.questions.unique import matches
+from opensearch_vl.types import Descriptor, PathHop, Predicate
+from opensearch_vl.wiki.tables import InfoboxItem
+from opensearch_vl.wiki.walks import Walk
+
+_MAX_STATED_TOKENS = 4
+
+
+@dataclass(frozen=True, slots=True)
+class Description:
+    """How one entity is told relative to the node before it: a noun phrase with the slot ``{X}``, and its count."""
+
+    phrase: str
+    predicates: tuple[Predicate, ...]
+    matches: int
+
+
+def describe_path(
+    facts: Facts, walk: Walk, hops: tuple[PathHop, ...], asked: str, settings: QuestionSettings
+) -> tuple[Description, ...] | Rejection:
+    """``[h]`` descriptions, one per hop, each fitting exactly one entity once the node before it is known.
+
+    Args:
+        facts: The wiki.
+        walk: The path.
+        hops: Its relations.
+        settings: All rules.
+        asked: The infobox key that is asked for; never used to describe the answer node.
+
+    Rejects `not_unique`, `same_wording` (another key of the box would be spoken alike and points elsewhere) and
+    `unlinked_alternative` (the key also names somebody without a page, whom no table can tell apart).
+    """
+    found = []
+    for place, hop in enumerate(hops, 1):
+        if hop.direction == "prose":
+            return Rejection("fuzz", "prose_descriptor", hop.relation)
+        source, target = walk.nodes[place - 1], walk.nodes[place]
+        if trouble := _ambiguous_wording(facts, hop, source, target):
+            return Rejection("fuzz", trouble, f"{hop.source}: {hop.relation}")
+        hidden = asked if place == len(hops) else ""
+        description = describe(facts, hop, target, walk.nodes, hidden, settings.fuzz)
+        if description is None:
+            return Rejection("fuzz", "not_unique", f"{hop.source}: {hop.relation}")
+        found.append(description)
+    return tuple(found)
+
+
+def describe(
+    facts: Facts, hop: PathHop, target: int, path: Sequence[int], hidden: str, settings: FuzzSettings
+) -> Description | None:
+    """The plainest description that fits exactly one entity, or None.
+
+    Args:
+        facts: The wiki.
+        hop: The relation to start from.
+        target: Page id of the entity.
+        path: Pages that must not be named.
+        hidden: A key that must not be stated.
+        settings: How many attributes may be added, and how common they must be.
+    """
+    relation = link_predicate(hop)
+    candidates = matches(facts, [relation])
+    if candidates == (target,):
+        return Description(hop.phrase, (relation,), 1)
+    page = facts.page(target)
+    kind, animate = noun(page.infobox_type, page.domain), page.domain == "Person"
+    stock = list(_stock(facts, target, path, {hidden, hop.relation}, settings))
+    for size in range(1, settings.max_attributes + 1):
+        for chosen in combinations(stock, size):
+            predicates = (relation, *(predicate for predicate, _ in chosen))
+            if matches(facts, predicates) == (target,):
+                clauses = [clause for _, clause in chosen]
+                return Description(narrowed(hop.phrase, _way(hop), clauses, kind, animate), predicates, 1)
+    return None
+
+
+def _way(hop: PathHop) -> Direction:
+    return "inverse" if hop.direction == "inverse" else "forward"
+
+
+def _stock(
+    facts: Facts, target: int, path: Sequence[int], hidden: set[str], settings: FuzzSettings
+) -> list[tuple[Predicate, str]]:
+    """Attributes that may be added, the most widely shared (least telling) first."""
+    counted = []
+    for item in facts.items(target):
+        key = base_key(item.key)
+        if item.key in hidden or key in table().never_stated or key in table().never_asked:
+            continue
+        if not _speakable(facts, item, path):
+            continue
+        if item.target_id is None:
+            predicate = Predicate(kind="attr", key=item.key, value=item.value)
+            shared = len(facts.with_value(item.key, item.value))
+        else:
+            predicate = Predicate(kind="rel", key=item.key, value=facts.page(item.target_id).title)
+            shared = len(facts.holders(item.key, item.target_id))
+        if shared >= settings.min_shared:
+            counted.append((-shared, item.key, item.value, predicate))
+    return [(predicate, statement(key, value)) for _, key, value, predicate in sorted(counted, key=lambda c: c[:3])]
+
+
+def _speakable(facts: Facts, item: InfoboxItem, path: Sequence[int]) -> bool:
+    if item.target_id in path or not 0 < len(item.value.split()) <= _MAX_STATED_TOKENS:
+        return False
+    value = f" {same_value(item.value)} "
+    return not any(f" {same_value(name)} " in value for node in path for name in facts.names(node))
+
+
+def _ambiguous_wording(facts: Facts, hop: PathHop, source: int, target: int) -> str:
+    """Why the phrase alone could mean somebody else, or an empty text."""
+    if hop.direction == "inverse":
+        twins = (key for key in facts.keys_spoken_like(hop.relation) if key != hop.relation)
+        return "same_wording" if any(int(x) != target for key in twins for x in facts.holders(key, source)) else ""
+    wording = relation_phrase(hop.relation, "forward", "")
+    for item in facts.items(source):
+        if item.key == hop.relation:
+            if item.target_id is None and any(ch.isalpha() for ch in item.value):
+                return "unlinked_alternative"
+        elif item.target_id not in (None, target) and relation_phrase(item.key, "forward", "") == wording:
+            return "same_wording"
+    return ""
+
+
+@dataclass(frozen=True, slots=True)
+class Rewrite:
+    """The partly rewritten question after one entity gave way to its descriptor."""
+
+    question: str
+    descriptor: Descriptor
+
+
+def rewrite(question: str, hops: tuple[PathHop, ...], descriptions: tuple[Description, ...]) -> tuple[Rewrite, ...]:
+    """Replace the bridges' names in the canonical question, ``v(h-1)`` first and ``v1`` last.
+
+    The canonical question reads "… of Ann Roe (the architect of Foo Hall)"; rewriting Ann Roe leaves
+    "… of the architect of Foo Hall". The anchor's own name stays; grounding replaces it.
+    """
+    steps = []
+    spoken = [display_name(hops[0].source)]
+    for hop, description in zip(hops[:-1], descriptions, strict=False):
+        spoken.append(f"{display_name(hop.target)} ({description.phrase.replace('{X}', spoken[-1])})")
+    for place in range(len(hops) - 1, 0, -1):
+        hop, description = hops[place - 1], descriptions[place - 1]
+        plain = description.phrase.replace("{X}", spoken[place - 1])
+        question = question.replace(spoken[place], plain, 1)
+        descriptor = Descriptor(
+            entity=hop.target, phrase=plain, predicates=description.predicates, matches=description.matches
+        )
+        steps.append(Rewrite(question, descriptor))
+    return tuple(steps)

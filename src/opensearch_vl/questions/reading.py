@@ -1,0 +1,173 @@
+"""How a rule-based attacker reads: what a question asks, what documents state, and which relation leads where.
+
+Used by the handicapped solvers. The reader knows the writer's wordings (the strongest assumption an auditor can make
+of a rule-written set), understands ``Label: value`` lines, and can follow relations through whatever it has retrieved.
+It never sees the reference answer.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field
+
+from opensearch_vl.questions.answers import transformed
+from opensearch_vl.questions.facts import display_name
+from opensearch_vl.questions.phrases import Form, questions_for, relation_phrase, table
+from opensearch_vl.text import fold, words
+
+_MAX_REDUCTIONS = 8
+_PICTURE = re.compile(
+    r"\bthe (?:(?!(?:the|an?|who|whose|that|which)\b)[\w'’-]+ ){1,5}in the (?:picture|image|photo|photograph)\b",
+    re.IGNORECASE,
+)
+_LINE = re.compile(r"([^\W\d_][^:\n]{0,60}): (\S.*)")
+
+
+@dataclass(frozen=True, slots=True)
+class Document:
+    """A page or a part of one, with its ``Label: value`` lines."""
+
+    title: str
+    text: str
+    rank: int = 0
+    lines: dict[str, str] = field(default_factory=dict)
+
+    @classmethod
+    def of(cls, title: str, text: str, rank: int = 0) -> Document:
+        """Parse the lines. Keys are infobox keys (`birth_date`), guessed back from the labels."""
+        lines: dict[str, str] = {}
+        for raw in text.splitlines():
+            if found := _LINE.fullmatch(raw.strip()):
+                lines.setdefault("_".join(fold(found[1]).split()), found[2].strip())
+        return cls(title, text, rank, lines)
+
+
+@dataclass(frozen=True, slots=True)
+class Asked:
+    """What a question asks: a key, how much of its value, and the words for whom or what."""
+
+    key: str
+    form: Form
+    subject: str
+
+
+def understand(question: str, keys: Iterable[str]) -> Asked | None:
+    """Find the asked key among those that documents state; the longest wording wins.
+
+    Falls back on the key whose words come first in the question.
+    """
+    best: tuple[int, Asked] | None = None
+    candidates = sorted(set(keys) | set(table().attributes))
+    for key in candidates:
+        for form in ("plain", "year", "day"):
+            for ask in questions_for(key, form):
+                head, _, tail = ask.partition("{X}")
+                if question.startswith(head) and question.endswith(tail) and len(question) > len(head) + len(tail):
+                    weight = len(head) + len(tail)
+                    if best is None or weight > best[0]:
+                        best = weight, Asked(key, form, question[len(head) : len(question) - len(tail)])
+    if best is not None:
+        return best[1]
+    text = f" {' '.join(words(question))} "
+    places = [(text.find(f" {key.replace('_', ' ')} "), key) for key in candidates]
+    found = sorted((place, -len(key), key) for place, key in places if place >= 0)
+    return Asked(found[0][2], "plain", question) if found else None
+
+
+def read_value(document: Document, asked: Asked) -> str | None:
+    """The asked value as the document states it, or None."""
+    value = document.lines.get(asked.key)
+    return transformed(value, asked.form) if value is not None else None
+
+
+def replace_picture(question: str, name: str) -> str:
+    """The question with its visual referring expression replaced by a name."""
+    return _PICTURE.sub(lambda _: name, question)
+
+
+def reduce(question: str, documents: Sequence[Document]) -> str:
+    """Follow stated relations: replace every phrase that a document resolves by the name it resolves to.
+
+    "the spouse of the architect of Foo Hall" becomes "the spouse of Ann Roe" if the document *Foo Hall* states its
+    architect, or if the document *Ann Roe* states that she is known for it.
+    """
+    for _ in range(_MAX_REDUCTIONS):
+        shorter = _reduce_once(question, documents)
+        if shorter == question:
+            break
+        question = shorter
+    return question
+
+
+def _reduce_once(question: str, documents: Sequence[Document]) -> str:
+    for document in documents:
+        name = display_name(document.title)
+        if name not in question:
+            continue
+        bare = _without_brackets(question, name)
+        if bare != question:
+            return bare
+        for key, value in document.lines.items():
+            shorter = _apply(question, relation_phrase(key, "forward", ""), name, value.split(", ")[0])
+            if shorter != question:
+                return shorter
+    for document in documents:
+        for key, value in document.lines.items():
+            for name in value.split(", "):
+                if name in question:
+                    shorter = _apply_inverse(question, relation_phrase(key, "inverse", "\x00"), name, document.title)
+                    if shorter != question:
+                        return shorter
+    return question
+
+
+def _without_brackets(question: str, name: str) -> str:
+    """Drop the explanation that follows a name in brackets."""
+    found = re.search(rf"{re.escape(name)} (\((?:[^()]|\([^()]*\))*\))", question)
+    return question[: found.start(1) - 1] + question[found.end(1) :] if found else question
+
+
+def _apply(question: str, phrase: str, name: str, value: str) -> str:
+    spoken = phrase.replace("{X}", name)
+    if spoken in question:
+        return question.replace(spoken, display_name(value), 1)
+    rest = re.escape(spoken.removeprefix("the "))
+    narrowed = re.compile(rf"the [\w ]+? (?:whose|born|made|who|in|built) [^?]*? and (?:who|that) is an? {rest}")
+    return narrowed.sub(lambda _: display_name(value), question, count=1)
+
+
+def _apply_inverse(question: str, phrase: str, name: str, value: str) -> str:
+    pattern = re.escape(phrase.replace("{X}", name)).replace("\x00", r"[\w ]+?")
+    return re.sub(pattern, lambda _: display_name(value), question, count=1)
+
+
+def overlap(question: str, document: Document) -> float:
+    """Share of the question's content words that the document contains, in [0, 1]."""
+    wanted = {word for word in words(question) if len(word) > 2 and word not in table().common_words}
+    if not wanted:
+        return 0.0
+    return len(wanted & set(words(document.text))) / len(wanted)
+
+
+def answer_from(question: str, documents: Sequence[Document]) -> str | None:
+    """The best answer that the documents give.
+
+    First the page that the relations lead to; failing that, the page that states the asked key, shares most words with
+    the question and came first, pages that the question names itself coming last.
+    """
+    asked = understand(question, (key for document in documents for key in document.lines))
+    if asked is None:
+        return None
+    subject = reduce(asked.subject, documents).strip(" ,")
+    for document in documents:
+        if fold(display_name(document.title)) == fold(subject) and (value := read_value(document, asked)):
+            return value
+    ranked = sorted(
+        documents,
+        key=lambda d: (display_name(d.title) in question, -overlap(question, d), d.rank),
+    )
+    for document in ranked:
+        if value := read_value(document, asked):
+            return value
+    return None

@@ -1,0 +1,95 @@
+"""Settings of question building. The paper's values are the defaults where it gives them (section 3)."""
+
+from __future__ import annotations
+
+from pydantic import Field
+
+from opensearch_vl.config import Config
+from opensearch_vl.wiki.walks import WalkRules
+
+
+class AnswerSettings(Config):
+    """What may be asked for.
+
+    Attributes:
+        max_tokens: Longest answer in words (paper, section 3.2: at most six).
+        max_shared: A value that more pages than this state under the same key can be guessed: refused.
+        max_share: The same as a fraction of the pages that have the key; the larger of the two bounds counts.
+        allow_linked: Whether a value that is itself a link to a page may be the answer.
+        obfuscate: How often the answer side is obfuscated (paper, section 3.3: "now and then"), in [0, 1].
+    """
+
+    max_tokens: int = Field(6, ge=1)
+    max_shared: int = Field(3, ge=1)
+    max_share: float = Field(0.005, ge=0, le=1)
+    allow_linked: bool = False
+    obfuscate: float = Field(0.1, ge=0, le=1)
+
+
+class FuzzSettings(Config):
+    """How names become descriptors.
+
+    Attributes:
+        max_attributes: How many attributes may be added to a relation until exactly one entity fits.
+        min_shared: An added attribute must be stated by at least this many pages of the whole table, so that it
+            tells candidates apart next to the anchor but finds no page by itself.
+        use_prose: Keep hops that only prose states (needs an LLM writer); their exactness is `not_applicable`.
+    """
+
+    max_attributes: int = Field(2, ge=0)
+    min_shared: int = Field(3, ge=1)
+    use_prose: bool = False
+
+
+class AnchorSettings(Config):
+    """The picture (paper, section 3.4).
+
+    Attributes:
+        max_candidates: How many pictures of the page are ranked.
+        min_similarity: CLIP-class similarity below which a candidate is refused; only used with an embedder.
+        min_image_px: Shortest side; None takes the threshold that the walks resolved to.
+        letters_ratio: Share of a name's letters that OCR must get right for the name to count as read.
+    """
+
+    max_candidates: int = Field(8, ge=1)
+    min_similarity: float = 0.28
+    min_image_px: int | None = None
+    letters_ratio: float = Field(0.85, ge=0, le=1)
+
+
+class ScreenSettings(Config):
+    """The two-stage filter (paper, section 3.6): dropped if any of `attempts` tries is judged right."""
+
+    enabled: bool = True
+    attempts: int = Field(1, ge=1)
+
+
+class DegradeSettings(Config):
+    """The enhancement subset (paper, section 3.7: 10 %). Strengths are tried in order until one is accepted."""
+
+    fraction: float = Field(0.1, ge=0, le=1)
+    blur_sigma_px: tuple[float, ...] = (2.0, 2.5, 3.0, 3.5, 4.0, 5.0)
+    downsample: tuple[float, ...] = (2.0, 3.0, 4.0, 5.0, 6.0)
+    perspective: tuple[float, ...] = (0.25, 0.32, 0.4, 0.46)
+
+
+class QuestionSettings(Config):
+    """All of question building.
+
+    Attributes:
+        walks: Rules of the walks.
+        shallow_first_hop: Keep two-hop paths whose first bridge is named in the opening of the anchor's page. Off by
+            default: a reverse image search shows that opening, so the path would be one hop deep for whoever reads it.
+        opening_chars: How much of a page a reverse image search shows.
+        max_per_picture: How many questions may share one picture.
+    """
+
+    walks: WalkRules = WalkRules()
+    answer: AnswerSettings = AnswerSettings()
+    fuzz: FuzzSettings = FuzzSettings()
+    anchor: AnchorSettings = AnchorSettings()
+    screen: ScreenSettings = ScreenSettings()
+    degrade: DegradeSettings = DegradeSettings()
+    shallow_first_hop: bool = False
+    opening_chars: int = Field(600, ge=0)
+    max_per_picture: int = Field(1, ge=1)

@@ -1,0 +1,160 @@
+"""Export of kept trajectories for trainers outside the project: ShareGPT JSON with pictures, ready for LLaMA-Factory.
+
+```
+OUT/opensearch_vl_sft.json    the rows (format: `sharegpt`)
+OUT/images/ab/<sha256>.png    their pictures; rows name them relative to OUT
+OUT/dataset_info.json         what LLaMA-Factory needs to read the rows
+```
+"""
+
+from __future__ import annotations
+
+import json
+import os
+from collections import Counter
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from opensearch_vl.errors import DataError, ImageError, StorageFull
+from opensearch_vl.images import ImageStore
+from opensearch_vl.protocols import ToolSchema
+from opensearch_vl.runs import read_manifest, read_records
+from opensearch_vl.sft.sharegpt import to_row
+from opensearch_vl.types import RolloutRecord
+
+NAME = "opensearch_vl_sft"
+DATASET_INFO = {
+    NAME: {
+        "file_name": f"{NAME}.json",
+        "formatting": "sharegpt",
+        "columns": {"messages": "conversations", "images": "images", "system": "system", "tools": "tools"},
+        "tags": {
+            "role_tag": "from",
+            "content_tag": "value",
+            "user_tag": "human",
+            "assistant_tag": "gpt",
+            "observation_tag": "observation",
+            "function_tag": "function_call",
+            "system_tag": "system",
+        },
+    }
+}
+
+
+@dataclass(slots=True)
+class ExportReport:
+    """What was written and what was left out.
+
+    Attributes:
+        exported: Rows written.
+        calls: Tool calls in them.
+        images: Distinct pictures in them.
+        left_out: Records left out, by reason.
+    """
+
+    exported: int = 0
+    calls: int = 0
+    images: int = 0
+    left_out: Counter[str] = field(default_factory=Counter)
+
+
+def accepted(record: RolloutRecord) -> bool:
+    """The default choice: what synthesis kept."""
+    return record.accepted is True
+
+
+def sharegpt(
+    records: Iterable[RolloutRecord],
+    store: ImageStore,
+    out: Path | str,
+    *,
+    system: str,
+    schemas: Sequence[ToolSchema],
+    choose: Callable[[RolloutRecord], bool] = accepted,
+) -> ExportReport:
+    """Write the chosen trajectories to the folder `out`; its JSON appears whole or not at all.
+
+    Args:
+        records: Rollouts with their tasks, read lazily.
+        store: Their pictures.
+        out: The folder; files of an earlier export are replaced.
+        system: System prompt, without the description of the tools (`environment.layout.system`).
+        schemas: The tools on offer (`toolbox.schemas()`).
+        choose: Which records are exported.
+
+    Raises:
+        StorageFull: If the disk is full.
+    """
+    out = Path(out)
+    pictures = ImageStore(out / "images")
+    report = ExportReport()
+    seen: set[str] = set()
+    target = out / f"{NAME}.json"
+    scratch = target.with_name(f".{target.name}.{os.getpid()}")
+    try:
+        out.mkdir(parents=True, exist_ok=True)
+        with open(scratch, "w", encoding="utf-8", errors="replace") as handle:
+            handle.write("[")
+            for record in records:
+                text = _row_text(record, store, pictures, system, schemas, choose, report, seen)
+                if text is not None:
+                    handle.write(("\n" if report.exported == 1 else ",\n") + text)
+            handle.write("\n]\n")
+        scratch.replace(target)
+        info = json.dumps(DATASET_INFO, indent=2) + "\n"
+        (out / "dataset_info.json").write_text(info, encoding="utf-8")
+    except OSError as error:
+        raise StorageFull(
+            f"Cannot write to {out}: {error.strerror}.", "Free some space or choose another --out."
+        ) from error
+    finally:
+        scratch.unlink(missing_ok=True)
+    report.images = len(seen)
+    return report
+
+
+def export_run(run: Path | str, out: Path | str) -> ExportReport:
+    """Export what a synthesis run kept; everything needed lies in its folder.
+
+    Raises:
+        DataError: If `run` is not a folder of synthesised trajectories.
+    """
+    manifest = read_manifest(run)
+    agent = manifest.get("agent")
+    if not isinstance(agent, dict) or "system" not in agent:
+        raise DataError(f"{run} holds no synthesised trajectories: its manifest does not say what the agent was told.")
+    schemas = [ToolSchema(tool["name"], tool["description"], tool["parameters"]) for tool in agent.get("tools", ())]
+    store = ImageStore(Path(run) / "images")
+    return sharegpt(read_records(run, RolloutRecord), store, out, system=agent["system"], schemas=schemas)
+
+
+def _row_text(
+    record: RolloutRecord,
+    store: ImageStore,
+    pictures: ImageStore,
+    system: str,
+    schemas: Sequence[ToolSchema],
+    choose: Callable[[RolloutRecord], bool],
+    report: ExportReport,
+    seen: set[str],
+) -> str | None:
+    """The JSON text of a row, its pictures copied; None if the record is left out."""
+    if not choose(record):
+        report.left_out["not_chosen"] += 1
+        return None
+    if not record.trajectory.steps:
+        report.left_out["no_steps"] += 1
+        return None
+    row, images = to_row(record, system=system, schemas=schemas)
+    try:
+        for ref in images:
+            pictures.adopt(ref, store)
+    except ImageError:
+        report.left_out["picture_missing"] += 1
+        return None
+    row["images"] = [pictures.path(ref).relative_to(pictures.root.parent).as_posix() for ref in images]
+    seen.update(ref.sha256 for ref in images)
+    report.exported += 1
+    report.calls += record.trajectory.num_calls
+    return json.dumps(row, ensure_ascii=False)

@@ -1,0 +1,252 @@
+"""The scripted expert's plan: from the picture along the path to the answer, one tool call at a time.
+
+A plan is a generator: it yields moves and is sent the text of each observation. It knows which relations the path has
+(`Provenance`), but every name after the picture and the answer itself are cut out of observations. The path's titles
+serve to *recognise* the right one among the names that an observation offers; a name that no observation shows is
+never used, so with the answer page gone from the index the plan ends in an honest "could not verify".
+"""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Generator
+from dataclasses import dataclass
+from typing import Any
+
+from opensearch_vl.sft.phrases import Voice
+from opensearch_vl.sft.reading import (
+    SIMILAR,
+    Hit,
+    hits,
+    lettering,
+    mentions,
+    new_image_id,
+    resemblance,
+    same_name,
+    value_of,
+)
+from opensearch_vl.types import PathHop, Task, ToolCall
+from opensearch_vl.wiki.tables import label as label_of
+
+REPAIRS = ("super_resolution", "sharpen", "perspective_correct")
+"""What is tried, in this order, when lettering cannot be read and nothing says why."""
+
+
+@dataclass(frozen=True, slots=True)
+class Ask:
+    """A tool call with its thought."""
+
+    thought: str
+    call: ToolCall
+
+
+@dataclass(frozen=True, slots=True)
+class Broken:
+    """A call whose JSON is cut off: what a noisy expert writes now and then."""
+
+    thought: str
+    call: ToolCall
+
+
+@dataclass(frozen=True, slots=True)
+class Say:
+    """The final response with its thought."""
+
+    thought: str
+    text: str
+
+
+@dataclass(frozen=True, slots=True)
+class Found:
+    """A value and the title of the page that states it."""
+
+    value: str
+    page: str
+
+
+Move = Ask | Broken | Say
+Plan = Generator[Move, str, None]
+Search = Generator[Move, str, str | None]
+
+
+@dataclass(slots=True)
+class Investigator:
+    """One run through a task.
+
+    Attributes:
+        task: The task with its provenance.
+        voice: Words the thoughts.
+        rng: Picks among equivalent wordings of a query.
+        can_visit: Whether the `visit` tool is on offer.
+    """
+
+    task: Task
+    voice: Voice
+    rng: random.Random
+    can_visit: bool = False
+
+    def run(self) -> Plan:
+        """All moves of the investigation; the last is a `Say`."""
+        source = self.task.provenance
+        entity = yield from self._identify()
+        for place, hop in enumerate(source.hops, 1):
+            if entity is not None:
+                entity = yield from self._follow(entity, hop, source.path[place])
+        if entity is not None:
+            label = label_of(source.attribute)
+            thought = self.voice_of("attribute", entity, label)
+            found = yield from self._look_up(entity, source.path[-1], label, thought)
+            if found is not None:
+                thought = self.voice.say("answer", entity=found.page, label=label.lower(), value=found.value)
+                yield Say(thought, self._wording(found.page, label, found.value))
+                return
+        yield Say(self.voice.say("give_up"), "I could not verify the answer from the sources I was able to search.")
+
+    def voice_of(self, key: str, entity: str, label: str) -> str:
+        """A thought about a label of an entity."""
+        return self.voice.say(key, entity=entity, label=label.lower())
+
+    def _wording(self, entity: str, label: str, value: str) -> str:
+        return self.rng.choice(
+            (
+                f"{value}",
+                f"The {label.lower()} of {entity} is {value}.",
+                f"According to the page on {entity}, its {label.lower()} is {value}.",
+            )
+        )
+
+    # ----------------------------------------------------------------------------- what the picture shows
+
+    def _identify(self) -> Search:
+        """The name of the anchor, from the picture."""
+        source = self.task.provenance
+        if not self.task.images:
+            named = source.path[0] if source.path else ""
+            return named if mentions(self.task.question, named) else None
+        by_sign = source.picture is not None and source.picture.identified_by == "lettering"
+        if by_sign or source.degradation is not None:
+            name = yield from self._identify_by_sign(())
+            if name is not None:
+                return name
+        text = yield _ask("image_search", self.voice.say("look"), url="img_1")
+        titles = list(dict.fromkeys(hit.title for hit in hits(text)))
+        if len(titles) == 1:
+            return titles[0]
+        name = None
+        if not by_sign:
+            name = yield from self._identify_by_sign(tuple(titles))
+        return name or (titles[0] if titles else None)
+
+    def _identify_by_sign(self, titles: tuple[str, ...]) -> Search:
+        """Read the lettering and find the page of that name; repair the picture first where it needs it.
+
+        Args:
+            titles: Titles of look-alikes that an image search gave, if one was made.
+        """
+        damage = self.task.provenance.degradation
+        if damage is None:
+            attempts: tuple[str, ...] = ("", *REPAIRS) if not titles else ("",)
+        else:
+            attempts = (damage.repair_tool, *(tool for tool in REPAIRS if tool != damage.repair_tool))
+        tried: set[str] = set()
+        for repair in attempts:
+            image: str | None = "img_1"
+            if repair:
+                thought = self.voice.say(f"repair_{repair}", image="img_1")
+                image = new_image_id((yield _ask(repair, thought, image="img_1")))
+            if image is None:
+                continue
+            sign = lettering((yield _ask("layout_parsing", self.voice.say("read", image=image), image=image)))
+            known = _best(list(titles), sign)
+            if known is not None:
+                return known
+            if not sign or sign in tried:
+                continue
+            tried.add(sign)
+            text = yield _ask("text_search", self.voice.say("name", sign=sign), q=sign[:200], top_k=5)
+            name = _best([hit.title for hit in hits(text)], sign)
+            if name is not None:
+                return name
+        return None
+
+    # ------------------------------------------------------------------------------------ along the path
+
+    def _follow(self, entity: str, hop: PathHop, title: str) -> Search:
+        """The next entity of the path. `title` is only compared with what observations show."""
+        label = label_of(hop.relation)
+        if hop.direction == "inverse":
+            return (yield from self._follow_back(entity, title, label))
+        if hop.direction == "prose":
+            return (yield from self._follow_prose(entity, title, hop.relation))
+        found = yield from self._look_up(entity, hop.source, label, self.voice_of("follow", entity, label))
+        if found is None:
+            return None
+        if mentions(found.value, title):
+            return title
+        return found.value.split(", ")[0]
+
+    def _look_up(self, entity: str, title: str, label: str, thought: str) -> Generator[Move, str, Found | None]:
+        """The value of a label on the page of an entity, which `title` also names."""
+        url = ""
+        for attempt, query in enumerate(self._queries(entity, label)):
+            text = yield _ask("text_search", thought, q=query, top_k=5 * (attempt + 1))
+            pages = [hit for hit in hits(text) if same_name(hit.title, entity) or hit.title == title]
+            for hit in sorted(pages, key=lambda hit: hit.title != title):
+                value = value_of(hit.body, label)
+                if value is not None:
+                    return Found(value, hit.title)
+                url = url or hit.url
+            thought = self.voice.say("again")
+        if url and self.can_visit:
+            thought = self.voice.say("visit", entity=entity)
+            page = yield _ask("visit", thought, url=url, goal=f"{label} of {entity}")
+            value = value_of(page, label)
+            return Found(value, entity) if value is not None else None
+        return None
+
+    def _follow_back(self, entity: str, title: str, label: str) -> Search:
+        """The page whose infobox names `entity` under `label`."""
+        details = [
+            predicate.value
+            for descriptor in self.task.provenance.descriptors
+            if descriptor.entity == title
+            for predicate in descriptor.predicates
+            if predicate.kind == "attr"
+        ]
+        thought = self.voice_of("inverse", entity, label)
+        for attempt, query in enumerate((f"{label}: {entity}", " ".join([label, entity, *details]), entity)):
+            text = yield _ask("text_search", thought, q=query, top_k=5 * (attempt + 1))
+            if any(hit.title == title and _names(hit, label, entity) for hit in hits(text)):
+                return title
+            thought = self.voice.say("again")
+        return None
+
+    def _follow_prose(self, entity: str, title: str, relation: str) -> Search:
+        """The entity that some sentence near `entity` links to; no infobox states the relation."""
+        thought = self.voice_of("follow", entity, relation)
+        for query in (f"{entity} {relation}", entity):
+            text = yield _ask("text_search", thought, q=query, top_k=5)
+            if mentions(text, title):
+                return title
+            thought = self.voice.say("again")
+        return None
+
+    def _queries(self, entity: str, label: str) -> tuple[str, str]:
+        name = label.lower()
+        first, second = self.rng.sample((f"{entity} {name}", f"{name} of {entity}", f"{entity}: {name}"), 2)
+        return first, second
+
+
+def _ask(name: str, thought: str, **arguments: Any) -> Ask:
+    return Ask(thought, ToolCall(name=name, arguments=arguments))
+
+
+def _names(hit: Hit, label: str, entity: str) -> bool:
+    value = value_of(hit.body, label)
+    return value is not None and mentions(value, entity)
+
+
+def _best(titles: list[str], sign: str) -> str | None:
+    """The title that the lettering holds best, if it holds one well enough; longer titles win a tie."""
+    ranked = sorted(titles, key=lambda title: (-resemblance(title, sign), -len(title)))
+    return ranked[0] if ranked and resemblance(ranked[0], sign) >= SIMILAR else None

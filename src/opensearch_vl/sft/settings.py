@@ -1,0 +1,79 @@
+"""Settings of supervised fine-tuning. Defaults are the paper's (section 4)."""
+
+from __future__ import annotations
+
+from typing import Literal
+
+from pydantic import Field
+
+from opensearch_vl.config import Config
+
+
+class LoraSettings(Config):
+    """Low-rank adapters instead of full fine-tuning (not in the paper; for machines that cannot hold the optimiser).
+
+    Attributes:
+        rank: Rank of the adapters.
+        alpha: Scale; the update is multiplied by ``alpha / rank``.
+        dropout: Dropout before the adapters.
+        vision: Whether the vision tower gets adapters too.
+    """
+
+    rank: int = Field(default=64, gt=0)
+    alpha: int = Field(default=128, gt=0)
+    dropout: float = Field(default=0.0, ge=0, lt=1)
+    vision: bool = False
+
+
+class SftSettings(Config):
+    """How a checkpoint is fine-tuned.
+
+    Attributes:
+        model: Checkpoint directory, or a name on the hub.
+        max_tokens: Longest transcript; 32,000 in the paper.
+        image_max_pixels: Pixels of a picture as the model sees it; 262,144 in the paper. None keeps the checkpoint's.
+        learning_rate: Peak; 2e-5 in the paper.
+        schedule: Decay after the warm-up.
+        warmup: Share of the steps over which the rate rises; 0.1 in the paper.
+        epochs: Passes over the data; 8 in the paper. Ignored when `max_steps` is given.
+        max_steps: Optimiser steps, or None.
+        batch_size: Examples per optimiser step over all devices; 256 in the paper.
+        per_device: Examples per forward pass and device.
+        weight_decay: Of AdamW.
+        beta2: Of AdamW.
+        max_grad_norm: Clip of the gradient's norm.
+        precision: `bf16` in the paper; `fp32` on CPUs.
+        gradient_checkpointing: Recompute activations in the backward pass.
+        freeze_vision: Leave the vision tower as it is; the paper trains everything.
+        group_by_length: Put examples of like length into a batch.
+        lora: Adapters; None is full fine-tuning.
+        save_every: Steps between checkpoints.
+        log_every: Steps between rows of metrics.
+        report_to: Trackers besides our own metrics file.
+        seed: Of data order and dropout.
+        threads: CPU threads of torch; None leaves torch's choice.
+    """
+
+    model: str = ""
+    max_tokens: int = Field(default=32_000, gt=0)
+    image_max_pixels: int | None = Field(default=262_144, gt=0)
+    learning_rate: float = Field(default=2e-5, gt=0)
+    schedule: Literal["cosine", "linear", "constant_with_warmup"] = "cosine"
+    warmup: float = Field(default=0.1, ge=0, lt=1)
+    epochs: float = Field(default=8, gt=0)
+    max_steps: int | None = Field(default=None, gt=0)
+    batch_size: int = Field(default=256, gt=0)
+    per_device: int = Field(default=1, gt=0)
+    weight_decay: float = Field(default=0.0, ge=0)
+    beta2: float = Field(default=0.999, gt=0, lt=1)
+    max_grad_norm: float = Field(default=1.0, gt=0)
+    precision: Literal["bf16", "fp32"] = "bf16"
+    gradient_checkpointing: bool = True
+    freeze_vision: bool = False
+    group_by_length: bool = True
+    lora: LoraSettings | None = None
+    save_every: int = Field(default=500, gt=0)
+    log_every: int = Field(default=10, gt=0)
+    report_to: tuple[Literal["wandb", "tensorboard"], ...] = ()
+    seed: int = 0
+    threads: int | None = Field(default=None, gt=0)

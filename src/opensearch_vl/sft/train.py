@@ -1,0 +1,242 @@
+"""Supervised fine-tuning with TRL's trainer and our collator (paper, section 4).
+
+The same code trains a miniature policy on a CPU and an 8B model under ``accelerate launch`` with ZeRO-3. What is ours:
+transcripts instead of chat templates (`agent.transcript`), a run folder whose metrics go on exactly after a kill, and
+a final checkpoint that plain transformers loads.
+"""
+
+from __future__ import annotations
+
+import json
+import logging
+import os
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from opensearch_vl.agent.pixels import Pixels
+from opensearch_vl.agent.transcript import ChatFormat
+from opensearch_vl.errors import ConfigError, DataError, MissingExtra
+from opensearch_vl.images import ImageStore
+from opensearch_vl.runs import RunFolder
+from opensearch_vl.sft.collate import Collator
+from opensearch_vl.sft.examples import Examples
+from opensearch_vl.sft.order import EpochOrder
+from opensearch_vl.sft.settings import SftSettings
+
+_log = logging.getLogger(__name__)
+
+_KEPT = frozenset({"loss", "grad_norm", "learning_rate", "mean_token_accuracy", "entropy", "epoch"})
+"""What of the trainer's log goes into `metrics.jsonl`; all of it the same in two equal runs (TRL's own count of tokens
+begins anew on a resume)."""
+
+
+@dataclass(frozen=True, slots=True)
+class SftReport:
+    """Outcome of a run of fine-tuning.
+
+    Attributes:
+        model: Directory of the final checkpoint.
+        num_steps: Optimiser steps, those before a resume included.
+        loss: Mean loss per action token in the last logged interval.
+        token_accuracy: Share of action tokens that were the most likely one, in the last logged interval.
+        resumed_from: Step the run continued from; 0 for a fresh one.
+    """
+
+    model: Path
+    num_steps: int
+    loss: float
+    token_accuracy: float
+    resumed_from: int
+
+
+def train_sft(
+    settings: SftSettings,
+    chat_format: ChatFormat,
+    examples: Examples,
+    store: ImageStore,
+    run: RunFolder | None,
+    out: Path,
+) -> SftReport:
+    """Fine-tune and write ``OUT/model``; checkpoints go to ``OUT/checkpoints`` and are continued from if there are any.
+
+    Args:
+        settings: All of it.
+        chat_format: Of the checkpoint that is trained.
+        examples: What to train on.
+        store: Where the pictures are.
+        run: Open run folder for metrics; None on all but the first process of a distributed run.
+        out: The run folder's path.
+
+    Raises:
+        DataError: Without examples.
+        ConfigError: If the batch size does not divide into devices and passes.
+        MissingExtra: Without the training extra.
+    """
+    if not examples.transcripts:
+        reasons = ", ".join(f"{count} × {reason}" for reason, count in examples.left_out.most_common(3))
+        raise DataError(f"There is nothing to train on ({reasons or 'no records'}).")
+    try:
+        import torch
+        from datasets import Dataset
+        from transformers import AutoModelForImageTextToText, PrinterCallback
+        from trl import SFTTrainer
+    except ImportError as error:
+        raise MissingExtra("trl", "train") from error
+    if settings.threads is not None:
+        torch.set_num_threads(settings.threads)
+
+    arguments = sft_arguments(settings, out)
+    dtype = torch.bfloat16 if settings.precision == "bf16" else torch.float32
+    model = AutoModelForImageTextToText.from_pretrained(settings.model, dtype=dtype, trust_remote_code=False)
+    if settings.freeze_vision:
+        model.model.visual.requires_grad_(False)
+    lengths = [len(transcript) for transcript in examples.transcripts]
+
+    class Trainer(SFTTrainer):  # type: ignore[misc] # TRL is untyped here
+        def _send_telemetry(self) -> None:
+            """Training reports to nobody."""
+
+        def _get_train_sampler(self, *_: Any) -> EpochOrder:
+            return EpochOrder(lengths, settings.batch_size, settings.seed, settings.group_by_length)
+
+    resume = last_checkpoint(out / "checkpoints")
+    trainer = Trainer(
+        model=model,
+        args=arguments,
+        train_dataset=Dataset.from_dict({"index": list(range(len(lengths)))}),
+        data_collator=Collator(examples.transcripts, Pixels(chat_format, store), chat_format.tokenizer.pad_token_id),
+        processing_class=chat_format.tokenizer,
+        peft_config=_lora(settings),
+        callbacks=[metrics_callback(run, _KEPT.__contains__)],
+    )
+    trainer.remove_callback(PrinterCallback)  # it prints on stdout
+    start = step_of(resume)
+    if run is not None:
+        run.keep_metrics(lambda row: row["step"] <= start)
+    trainer.train(resume_from_checkpoint=str(resume) if resume is not None else None)
+    folder = out / "model"
+    save_checkpoint(trainer, chat_format, folder, merge=settings.lora is not None)
+    logged = [row for row in trainer.state.log_history if "loss" in row]
+    last = logged[-1] if logged else {}
+    return SftReport(
+        model=folder,
+        num_steps=trainer.state.global_step,
+        loss=float(last.get("loss", float("nan"))),
+        token_accuracy=float(last.get("mean_token_accuracy", float("nan"))),
+        resumed_from=start,
+    )
+
+
+def sft_arguments(settings: SftSettings, out: Path) -> Any:
+    """TRL's arguments for our settings.
+
+    Raises:
+        ConfigError: If the batch size does not divide into devices and passes.
+    """
+    from trl import SFTConfig
+
+    world = int(os.environ.get("WORLD_SIZE", "1"))
+    per_pass = settings.per_device * world
+    if settings.batch_size % per_pass:
+        raise ConfigError(
+            f"batch_size {settings.batch_size} is not a multiple of per_device {settings.per_device} × {world} devices."
+        )
+    return SFTConfig(
+        output_dir=str(out / "checkpoints"),
+        learning_rate=settings.learning_rate,
+        lr_scheduler_type=settings.schedule,
+        warmup_steps=settings.warmup,
+        num_train_epochs=settings.epochs,
+        max_steps=settings.max_steps if settings.max_steps is not None else -1,
+        per_device_train_batch_size=settings.per_device,
+        gradient_accumulation_steps=settings.batch_size // per_pass,
+        weight_decay=settings.weight_decay,
+        adam_beta2=settings.beta2,
+        max_grad_norm=settings.max_grad_norm,
+        bf16=settings.precision == "bf16",
+        use_cpu=not cuda_available(),
+        gradient_checkpointing=settings.gradient_checkpointing,
+        save_steps=settings.save_every,
+        save_total_limit=2,
+        logging_steps=settings.log_every,
+        logging_first_step=True,
+        report_to=list(settings.report_to) or "none",
+        seed=settings.seed,
+        max_length=None,
+        remove_unused_columns=False,
+        dataset_kwargs={"skip_prepare_dataset": True},
+        dataloader_pin_memory=cuda_available(),
+        ddp_find_unused_parameters=True if world > 1 else None,  # a text-only batch leaves the vision tower out
+        disable_tqdm=True,
+    )
+
+
+def metrics_callback(run: RunFolder | None, kept: Callable[[str], bool]) -> Any:
+    """A trainer callback that copies what is logged, as far as its name is `kept`, into the run's metrics."""
+    from transformers import TrainerCallback
+
+    class Metrics(TrainerCallback):  # type: ignore[misc] # transformers is untyped here
+        def on_log(self, args: Any, state: Any, control: Any, logs: dict[str, Any] | None = None, **_: Any) -> None:
+            if run is not None and logs and "loss" in logs:  # the summary at the end has none
+                run.metric({"step": state.global_step, **{name: value for name, value in logs.items() if kept(name)}})
+
+    return Metrics()
+
+
+def last_checkpoint(folder: Path) -> Path | None:
+    """The latest whole checkpoint; one that was cut off while being written lacks its last file and is passed over."""
+    whole = [path for path in folder.glob("checkpoint-*") if _is_whole(path)]
+    return max(whole, key=step_of, default=None)
+
+
+def step_of(checkpoint: Path | None) -> int:
+    """Optimiser steps of a checkpoint directory; 0 for None."""
+    return int(checkpoint.name.removeprefix("checkpoint-")) if checkpoint is not None else 0
+
+
+def save_checkpoint(trainer: Any, chat_format: ChatFormat, folder: Path, *, merge: bool) -> None:
+    """Write a checkpoint that plain transformers loads: weights (adapters merged), tokenizer, image processor."""
+    if merge:
+        if not trainer.is_world_process_zero():
+            return
+        model = trainer.accelerator.unwrap_model(trainer.model)
+        model.save_pretrained(folder.with_name("adapter"))
+        model.merge_and_unload().save_pretrained(folder)
+    else:
+        trainer.save_model(str(folder))
+    if trainer.is_world_process_zero():
+        chat_format.tokenizer.save_pretrained(folder)
+        chat_format.image_processor.save_pretrained(folder)
+
+
+def cuda_available() -> bool:
+    """Whether there is a GPU to train on."""
+    import torch
+
+    return bool(torch.cuda.is_available())
+
+
+def _is_whole(checkpoint: Path) -> bool:
+    try:
+        json.loads((checkpoint / "trainer_state.json").read_text(encoding="utf-8"))
+    except (OSError, ValueError):
+        return False
+    return checkpoint.name.removeprefix("checkpoint-").isdigit()
+
+
+def _lora(settings: SftSettings) -> Any:
+    """PEFT's configuration, or None. Adapters go on every linear layer of the language model."""
+    if settings.lora is None:
+        return None
+    from peft import LoraConfig
+
+    return LoraConfig(
+        r=settings.lora.rank,
+        lora_alpha=settings.lora.alpha,
+        lora_dropout=settings.lora.dropout,
+        target_modules="all-linear",
+        exclude_modules=None if settings.lora.vision else r".*visual.*",
+        task_type="CAUSAL_LM",
+    )

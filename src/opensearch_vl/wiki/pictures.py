@@ -1,0 +1,126 @@
+"""The pages' pictures: files of a folder matched to the names that pages use, with the terms that their pages state."""
+
+from __future__ import annotations
+
+import os
+import re
+from collections import Counter
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+from opensearch_vl.errors import DataError, ImageError
+from opensearch_vl.images import MAX_BYTES, ImageStore
+from opensearch_vl.types import ImageRef
+from opensearch_vl.wiki.templates import arguments, expand, top_level
+from opensearch_vl.wiki.titles import Site, file_name
+from opensearch_vl.wiki.wikitext import Markup, hide, plain, tidy
+
+_SUFFIXES = frozenset({".png", ".jpg", ".jpeg", ".gif", ".webp", ".bmp", ".tif", ".tiff", ".ppm"})
+_DESCRIPTIONS = frozenset(
+    {
+        "information",
+        "artwork",
+        "photograph",
+        "painting",
+        "book",
+        "specimen",
+        "infobox artwork",
+        "non-free use rationale",
+        "file information",
+    }
+)
+_LICENCE = re.compile(
+    r"(?:self|cc[- ](?:by|zero|0|sa|pd).*|cc0.*|pd(?:[- ].*)?|public domain.*|gfdl.*|fal|copyrighted free use|"
+    r"attribution.*|multilicense.*|"
+    r"mit|bsd|apache.*|gpl.*|lgpl.*|kopimi|wtfpl|ogl.*|godl.*|non-free .*|fair use.*|bild-.*|domaine public.*)"
+)
+_MAX_FIELD = 300
+
+
+@dataclass(frozen=True, slots=True)
+class Terms:
+    """Licence and author of a picture, as its page states them; empty where it does not."""
+
+    licence: str = ""
+    author: str = ""
+
+
+def read_terms(wikitext: str, site: Site) -> Terms:
+    """Licence templates and the author field of a `File:` page."""
+    source = hide(wikitext)
+    licences: list[str] = []
+    author = ""
+    for call in top_level(source):
+        inside = source[call.start + 2 : call.end - 2]
+        if call.name in _DESCRIPTIONS:
+            _, named = arguments(inside)
+            author = author or _flat(
+                named.get("author") or named.get("artist") or named.get("photographer") or "", site
+            )
+        elif _LICENCE.fullmatch(call.name):
+            positional, _ = arguments(inside)
+            given = [value.strip().lower() for value in positional] if call.name in ("self", "multilicense") else []
+            licences += [value for value in given if _LICENCE.fullmatch(value)] or [call.name]
+    return Terms(", ".join(dict.fromkeys(licences))[:_MAX_FIELD], author)
+
+
+def _flat(value: str, site: Site) -> str:
+    return " ".join(plain(tidy(Markup(site).link(expand(value)))).split())[:_MAX_FIELD]
+
+
+class PictureFolder:
+    """Picture files of a folder and its subfolders, by normalised file name.
+
+    Raises:
+        DataError: If `root` is not a folder.
+    """
+
+    def __init__(self, root: Path) -> None:
+        if not root.is_dir():
+            raise DataError(f"There is no folder of pictures {root}.", "Check --images.")
+        self._paths: dict[str, Path] = {}
+        self._refs: dict[str, ImageRef | None] = {}
+        self.problems: Counter[str] = Counter()
+        for path in _walk(root):
+            name = file_name(path.name)
+            if name in self._paths:
+                self.problems["picture_name_twice"] += 1
+            else:
+                self._paths[name] = path
+
+    def __contains__(self, name: str) -> bool:
+        return name in self._paths
+
+    def __len__(self) -> int:
+        return len(self._paths)
+
+    def store(self, name: str, store: ImageStore) -> ImageRef | None:
+        """Put a picture into a store, once; None if it cannot be decoded (counted in `problems`)."""
+        if name not in self._refs:
+            self._refs[name] = self._put(self._paths[name], store)
+        return self._refs[name]
+
+    def _put(self, path: Path, store: ImageStore) -> ImageRef | None:
+        try:
+            if path.stat().st_size > MAX_BYTES:
+                self.problems["picture_too_large"] += 1
+                return None
+            data = path.read_bytes()
+        except OSError:
+            self.problems["picture_unreadable"] += 1
+            return None
+        try:
+            return store.put_bytes(data)
+        except ImageError:
+            self.problems["picture_undecodable"] += 1
+            return None
+
+
+def _walk(root: Path) -> Iterator[Path]:
+    """Picture files, in an order that does not depend on the file system."""
+    for folder, names, files in os.walk(root):
+        names.sort()
+        for name in sorted(files):
+            if os.path.splitext(name)[1].lower() in _SUFFIXES:
+                yield Path(folder, name)
