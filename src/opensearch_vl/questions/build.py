@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import asyncio
 import hashlib
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from typing import Any
@@ -154,6 +154,7 @@ class _Builder:
         self._accepted: tuple[str, Draft] | None = None
         self._pictures: Counter[str] = Counter()
         self._asked: set[tuple[str, str]] = set()
+        self._asked_of: defaultdict[int, set[str]] = defaultdict(set)
         self._earlier: dict[str, QuestionRecord] = {}
         if run is not None and run.done:
             self._earlier = {record.id: record for record in read_records(run.path, QuestionRecord)}
@@ -173,7 +174,9 @@ class _Builder:
         attempt = self._attempts[anchor]
         self._attempts[anchor] += 1
         identity = self._identity(anchor, attempt)
-        outcome = draft(self._facts, walk, self._settings, derive(self._seed, "draft", identity))
+        outcome = draft(
+            self._facts, walk, self._settings, derive(self._seed, "draft", identity), self._asked_of[walk.nodes[-1]]
+        )
         if isinstance(outcome, Rejection):
             titles = [self._facts.page(node).title for node in walk.nodes]
             self._record(QuestionRecord(id=identity, stage=outcome.stage, reason=outcome.reason,
@@ -260,6 +263,9 @@ class _Builder:
             return
         self._pictures[task.images[0].sha256] += record.task is not None
         self._asked.add((task.provenance.path[0], task.gold.answer))
+        answer_page = self._facts.resolve(task.provenance.path[-1])
+        if record.task is not None and answer_page is not None:
+            self._asked_of[answer_page].add(task.provenance.attribute)
         attempts = record.draft.get("attempts")
         if isinstance(attempts, list):
             self.report.num_unscored += sum(isinstance(a, dict) and a.get("correct") is None for a in attempts)

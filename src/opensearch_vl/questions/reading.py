@@ -81,6 +81,13 @@ def read_value(document: Document, asked: Asked) -> str | None:
     return transformed(value, asked.form) if value is not None else None
 
 
+def without_brackets(question: str) -> str:
+    """The question without its bracketed explanations: what is worth typing into a search box."""
+    while (shorter := re.sub(r" \([^()]*\)", "", question)) != question:
+        question = shorter
+    return question
+
+
 def replace_picture(question: str, name: str) -> str:
     """The question with its visual referring expression replaced by a name."""
     return _PICTURE.sub(lambda _: name, question)

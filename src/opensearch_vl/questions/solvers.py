@@ -21,6 +21,7 @@ from opensearch_vl.questions.reading import (
     reduce,
     replace_picture,
     understand,
+    without_brackets,
 )
 from opensearch_vl.seeds import derive
 from opensearch_vl.text import words
@@ -165,7 +166,7 @@ class ReadImageMatches:
 
 
 class OneTextSearch:
-    """One text search with the question as the query (audit).
+    """One text search with the question as the query, bracketed explanations left out (audit).
 
     Args:
         engine: The search engine.
@@ -181,10 +182,11 @@ class OneTextSearch:
         """Search once, read what came back, answer from it."""
         notes = _Notes(self.name, task, seed, ("text_search",))
         try:
-            documents = await _text_search(self._engine, self._reader, task.question, self._top_k)
+            query = without_brackets(task.question)
+            documents = await _text_search(self._engine, self._reader, query, self._top_k)
         except ToolError as error:
             return notes.failed(error)
-        notes.call("text_search", task.question, "\n".join(document.title for document in documents))
+        notes.call("text_search", query, "\n".join(document.title for document in documents))
         return notes.answer(answer_from(task.question, documents))
 
 
