@@ -406,6 +406,26 @@ class RewardParts(Frozen):
 # ------------------------------------------------------------------------- records of the run folders
 
 
+class TrainingFacts(Frozen):
+    """What reinforcement learning made of a rollout.
+
+    Attributes:
+        step: Optimiser step before which it was rolled out, from 0.
+        group: Which prompt of the step it belongs to.
+        fatal: The fatal step f, or None.
+        relative: Reward relative to the group, before the clamp.
+        advantage: What the loss was weighted with.
+        trained_tokens: Tokens under the loss mask, per step of the trajectory.
+    """
+
+    step: int = Field(ge=0)
+    group: int = Field(ge=0)
+    fatal: int | None = None
+    relative: float = 0.0
+    advantage: float = 0.0
+    trained_tokens: tuple[int, ...] = ()
+
+
 class RolloutRecord(Frozen):
     """A line of `records.jsonl` in a run of rollouts (synthesis, evaluation, training)."""
 
@@ -418,6 +438,7 @@ class RolloutRecord(Frozen):
     reward: RewardParts | None = None
     accepted: bool | None = None
     reason: str = ""
+    training: TrainingFacts | None = None
 
 
 class QuestionRecord(Frozen):

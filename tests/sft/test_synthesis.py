@@ -2,6 +2,7 @@
 
 import asyncio
 import os
+import shutil
 import signal
 import subprocess
 import sys
@@ -16,13 +17,15 @@ from scoring_samples import answer, call, hits, trajectory
 
 from opensearch_vl.agent.environment import Environment
 from opensearch_vl.agent.settings import AgentSettings
-from opensearch_vl.errors import ImageError, ModelError, ModelUnreachable
+from opensearch_vl.errors import DataError, ImageError, ModelError, ModelUnreachable
 from opensearch_vl.images import ImageStore
 from opensearch_vl.protocols import ChatModel, JudgedCase, Message, QueryScore, Reply, Sampling, ToolSchema
 from opensearch_vl.runs import RunFolder, digest, read_manifest, read_records
 from opensearch_vl.scoring.judges import ExactJudge
 from opensearch_vl.scoring.score import Scored, score_rollout
 from opensearch_vl.sft.expert import ScriptedExpert
+from opensearch_vl.sft.export import export_run
+from opensearch_vl.sft.sharegpt import read_sharegpt
 from opensearch_vl.sft.synthesis import SynthesisReport, SynthesisSettings, review, synthesise
 from opensearch_vl.types import FailureKind, RolloutRecord, Task, Termination, Trajectory, Verdict
 
@@ -83,6 +86,20 @@ async def test_pictures_of_tasks_and_tools_end_up_in_the_run_folder(tmp_path: Pa
     assert made.image is not None
     assert made.image_id == "img_2"
     assert made.image in alone
+
+
+async def test_a_run_is_exported_from_its_folder_alone(tmp_path: Path) -> None:
+    pool = tasks(tmp_path)
+    report, _, path = await run_in(tmp_path, pool, SETTINGS)
+    shutil.rmtree(tmp_path / "photos")
+    exported = export_run(path, tmp_path / "out")
+    assert exported.exported == report.accepted > 0
+    assert exported.left_out == {"not_chosen": 9 - report.accepted}
+    rows = list(read_sharegpt(tmp_path / "out" / "opensearch_vl_sft.json", ImageStore(tmp_path / "back")))
+    assert len(rows) == report.accepted
+    assert rows[0].trajectory.tools == WorldTools.names
+    with RunFolder(tmp_path / "other", SETTINGS), pytest.raises(DataError, match="no synthesised"):
+        export_run(tmp_path / "other", tmp_path / "out2")
 
 
 async def test_with_the_answer_page_hidden_nothing_is_kept(tmp_path: Path) -> None:

@@ -150,23 +150,25 @@ class _Scanner:
 
     def _think(self, index: int) -> None:
         """Up to the matching closing tag; doubled opening tags with nothing between them count as one."""
-        opening = self.tags[index]
-        depth, previous, inside = 1, opening, 0
+        opening = begun = previous = self.tags[index]
+        depth, inside = 1, 0
         for tag in self._tags_after(index):
             if _kind(tag) != "think":
                 inside += 1
             elif tag["close"]:
                 depth -= 1
                 if depth == 0:
-                    inner = self.text[opening.end() : tag.start()]
+                    inner = self.text[begun.end() : tag.start()]
                     exact = inside == 0 and previous is opening and _exact(opening) and _exact(tag)
                     self.blocks.append(Block("think", inner.strip(), exact))
                     self.pos = tag.end()
                     return
-            elif self.text[previous.end() : tag.start()].strip() or previous["close"]:
+            elif previous is begun and not self.text[begun.end() : tag.start()].strip():
+                begun = tag
+            else:
                 depth += 1
             previous = tag if _kind(tag) == "think" else previous
-        self.blocks.append(Block("think", self.text[opening.end() :].strip(), closed=False))
+        self.blocks.append(Block("think", self.text[begun.end() :].strip(), closed=False))
         self.pos = len(self.text)
 
     def _call(self, index: int) -> None:

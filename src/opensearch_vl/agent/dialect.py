@@ -17,7 +17,7 @@ from dataclasses import dataclass
 from typing import Any, Literal
 
 from opensearch_vl.agent.blocks import Block, balanced_end, disarm, has_tag, scan
-from opensearch_vl.agent.foreign import Found, find, read_body, strict_json, tidy_name
+from opensearch_vl.agent.foreign import Found, checked_name, find, is_name, read_body, strict_json
 from opensearch_vl.agent.repair import Unreadable, read_value
 from opensearch_vl.protocols import NativeCall, Reply
 from opensearch_vl.types import FailureKind, ToolCall, ToolFailure
@@ -106,7 +106,7 @@ def _exact_form(
         if rest or len(native) > 1:
             return None
         arguments = _exact_arguments(native[0].arguments)
-        if arguments is None or not native[0].name.strip():
+        if arguments is None or not is_name(native[0].name):
             return None
         call = ToolCall(name=native[0].name, arguments=arguments)
         return Parsed(text=text, thought=thought, call=call, well_formed=True)
@@ -121,7 +121,7 @@ def _exact_form(
         value = _sound(strict_json(action.inner))
         if isinstance(value, dict) and value.keys() == {"name", "arguments"}:
             name, arguments = value["name"], value["arguments"]
-            if isinstance(name, str) and name.strip() and isinstance(arguments, dict):
+            if isinstance(name, str) and is_name(name) and isinstance(arguments, dict):
                 call = ToolCall(name=name, arguments=arguments)
                 return Parsed(text=text, thought=thought, call=call, well_formed=True)
     return None
@@ -248,9 +248,7 @@ class _Reading:
 
 
 def _native_call(call: NativeCall, cut: bool) -> Found:
-    name = tidy_name(call.name)
-    if not name:
-        raise Unreadable("no tool is named")
+    name = checked_name(call.name)
     if not call.arguments.strip():
         return Found(name, {})
     value, _ = read_value(_clean(call.arguments), may_be_cut=cut)

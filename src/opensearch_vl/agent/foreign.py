@@ -137,25 +137,30 @@ def from_value(value: Any, name: str = "") -> Found:
             name = rest.pop(key)
     for key in _ARGUMENT_KEYS:
         if key in rest and name:
-            return Found(_checked(name), _mapping(rest[key]))
-    if not name and len(rest) == 1:
-        (only, inner), *_ = rest.items()
-        return Found(_checked(only), _mapping(inner))
+            return Found(checked_name(name), _mapping(rest[key]))
+    if not name and len(value) == 1 and not value.keys() & {*_NAME_KEYS, *_ARGUMENT_KEYS}:
+        (only, inner), *_ = value.items()
+        return Found(checked_name(only), _mapping(inner))
     for key in ("type", "id"):
         rest.pop(key, None)
-    return Found(_checked(name), rest)
+    return Found(checked_name(name), rest)
 
 
-def tidy_name(name: str) -> str:
-    """A tool name without the namespace that some servers put before it."""
-    return name.strip().removeprefix("functions.").removeprefix("tools.")
+def checked_name(name: str) -> str:
+    """A tool name, without the namespace that some servers put before it.
 
-
-def _checked(name: str) -> str:
-    name = tidy_name(name)
+    Raises:
+        Unreadable: If it is no name.
+    """
+    name = name.strip().removeprefix("functions.").removeprefix("tools.")
     if not _NAME.fullmatch(name):
         raise Unreadable("no tool is named")
     return name
+
+
+def is_name(text: str) -> bool:
+    """Whether `text` is a tool name just as it stands."""
+    return _NAME.fullmatch(text) is not None and not text.startswith(("functions.", "tools."))
 
 
 def _mapping(value: Any) -> dict[str, Any]:
@@ -196,7 +201,7 @@ def _read_marked(text: str, start: int, may_be_cut: bool) -> Found:
         if mark is not None:
             found, end = reader(text, mark, may_be_cut)
             more = found.more or _OPENERS.search(text, end) is not None
-            return Found(_checked(found.name), found.arguments, more, start)
+            return Found(checked_name(found.name), found.arguments, more, start)
     raise Unreadable("no call here")
 
 
@@ -248,7 +253,7 @@ def _read_pairs(text: str) -> Found:
             key = inner.strip()
         elif key:
             arguments[key] = _plain_value(inner)
-    return Found(_checked(name), arguments)
+    return Found(checked_name(name), arguments)
 
 
 def _plain_value(text: str) -> Any:

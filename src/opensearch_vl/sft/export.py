@@ -16,9 +16,10 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from opensearch_vl.errors import ImageError, StorageFull
+from opensearch_vl.errors import DataError, ImageError, StorageFull
 from opensearch_vl.images import ImageStore
 from opensearch_vl.protocols import ToolSchema
+from opensearch_vl.runs import read_manifest, read_records
 from opensearch_vl.sft.sharegpt import to_row
 from opensearch_vl.types import RolloutRecord
 
@@ -111,6 +112,21 @@ def sharegpt(
         scratch.unlink(missing_ok=True)
     report.images = len(seen)
     return report
+
+
+def export_run(run: Path | str, out: Path | str) -> ExportReport:
+    """Export what a synthesis run kept; everything needed lies in its folder.
+
+    Raises:
+        DataError: If `run` is not a folder of synthesised trajectories.
+    """
+    manifest = read_manifest(run)
+    agent = manifest.get("agent")
+    if not isinstance(agent, dict) or "system" not in agent:
+        raise DataError(f"{run} holds no synthesised trajectories: its manifest does not say what the agent was told.")
+    schemas = [ToolSchema(tool["name"], tool["description"], tool["parameters"]) for tool in agent.get("tools", ())]
+    store = ImageStore(Path(run) / "images")
+    return sharegpt(read_records(run, RolloutRecord), store, out, system=agent["system"], schemas=schemas)
 
 
 def _row_text(

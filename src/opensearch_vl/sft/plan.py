@@ -56,6 +56,14 @@ class Say:
     text: str
 
 
+@dataclass(frozen=True, slots=True)
+class Found:
+    """A value and the title of the page that states it."""
+
+    value: str
+    page: str
+
+
 Move = Ask | Broken | Say
 Plan = Generator[Move, str, None]
 Search = Generator[Move, str, str | None]
@@ -86,10 +94,11 @@ class Investigator:
                 entity = yield from self._follow(entity, hop, source.path[place])
         if entity is not None:
             label = label_of(source.attribute)
-            value = yield from self._look_up(entity, source.path[-1], label, self.voice_of("attribute", entity, label))
-            if value is not None:
-                thought = self.voice.say("answer", entity=entity, label=label.lower(), value=value)
-                yield Say(thought, self._wording(entity, label, value))
+            thought = self.voice_of("attribute", entity, label)
+            found = yield from self._look_up(entity, source.path[-1], label, thought)
+            if found is not None:
+                thought = self.voice.say("answer", entity=found.page, label=label.lower(), value=found.value)
+                yield Say(thought, self._wording(found.page, label, found.value))
                 return
         yield Say(self.voice.say("give_up"), "I could not verify the answer from the sources I was able to search.")
 
@@ -169,14 +178,14 @@ class Investigator:
             return (yield from self._follow_back(entity, title, label))
         if hop.direction == "prose":
             return (yield from self._follow_prose(entity, title, hop.relation))
-        value = yield from self._look_up(entity, hop.source, label, self.voice_of("follow", entity, label))
-        if value is None:
+        found = yield from self._look_up(entity, hop.source, label, self.voice_of("follow", entity, label))
+        if found is None:
             return None
-        if mentions(value, title):
+        if mentions(found.value, title):
             return title
-        return value.split(", ")[0]
+        return found.value.split(", ")[0]
 
-    def _look_up(self, entity: str, title: str, label: str, thought: str) -> Search:
+    def _look_up(self, entity: str, title: str, label: str, thought: str) -> Generator[Move, str, Found | None]:
         """The value of a label on the page of an entity, which `title` also names."""
         url = ""
         for attempt, query in enumerate(self._queries(entity, label)):
@@ -185,13 +194,14 @@ class Investigator:
             for hit in sorted(pages, key=lambda hit: hit.title != title):
                 value = value_of(hit.body, label)
                 if value is not None:
-                    return value
+                    return Found(value, hit.title)
                 url = url or hit.url
             thought = self.voice.say("again")
         if url and self.can_visit:
             thought = self.voice.say("visit", entity=entity)
             page = yield _ask("visit", thought, url=url, goal=f"{label} of {entity}")
-            return value_of(page, label)
+            value = value_of(page, label)
+            return Found(value, entity) if value is not None else None
         return None
 
     def _follow_back(self, entity: str, title: str, label: str) -> Search:
@@ -223,9 +233,7 @@ class Investigator:
 
     def _queries(self, entity: str, label: str) -> tuple[str, str]:
         name = label.lower()
-        first, second = self.rng.sample(
-            (f"{entity} {name}", f"{name} of {entity}", f"What is the {name} of {entity}?"), 2
-        )
+        first, second = self.rng.sample((f"{entity} {name}", f"{name} of {entity}", f"{entity}: {name}"), 2)
         return first, second
 
 

@@ -13,6 +13,7 @@ from collections import Counter
 from collections.abc import AsyncGenerator, Callable, Iterable
 from contextlib import aclosing
 from dataclasses import dataclass, field
+from typing import Any
 
 from pydantic import Field
 
@@ -145,6 +146,7 @@ async def synthesise(
         ModelError: If `give_up_after` rollouts in a row failed at the model server. All records are kept.
     """
     pool = {task.id: task for task in tasks}
+    run.write_manifest(agent=describe(env), judge=judge.name, task_ids=sorted(pool))
     report = SynthesisReport()
     if run.done:
         for record in read_records(run.path, RolloutRecord):
@@ -177,6 +179,15 @@ async def synthesise(
                 progress(report)
     run.write_manifest(counts=report.counts())
     return report
+
+
+def describe(env: Environment) -> dict[str, Any]:
+    """What a policy was told, for a manifest: enough to export trajectories without the tools at hand."""
+    schemas = [
+        {"name": schema.name, "description": schema.description, "parameters": schema.parameters}
+        for schema in env.toolbox.schemas()
+    ]
+    return {"layout": env.layout.name, "system": env.layout.system, "tools": schemas, "prompt_hash": env.prompt_hash}
 
 
 async def _judged(

@@ -10,6 +10,7 @@ from __future__ import annotations
 import json
 import logging
 import os
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -26,7 +27,7 @@ from opensearch_vl.sft.settings import SftSettings
 
 _log = logging.getLogger(__name__)
 
-_KEPT = ("loss", "grad_norm", "learning_rate", "mean_token_accuracy", "entropy", "epoch")
+_KEPT = frozenset({"loss", "grad_norm", "learning_rate", "mean_token_accuracy", "entropy", "epoch"})
 """What of the trainer's log goes into `metrics.jsonl`; all of it the same in two equal runs (TRL's own count of tokens
 begins anew on a resume)."""
 
@@ -94,6 +95,9 @@ def train_sft(
     lengths = [len(transcript) for transcript in examples.transcripts]
 
     class Trainer(SFTTrainer):  # type: ignore[misc] # TRL is untyped here
+        def _send_telemetry(self) -> None:
+            """Training reports to nobody."""
+
         def _get_train_sampler(self, *_: Any) -> EpochOrder:
             return EpochOrder(lengths, settings.batch_size, settings.seed, settings.group_by_length)
 
@@ -105,7 +109,7 @@ def train_sft(
         data_collator=Collator(examples.transcripts, Pixels(chat_format, store), chat_format.tokenizer.pad_token_id),
         processing_class=chat_format.tokenizer,
         peft_config=_lora(settings),
-        callbacks=[metrics_callback(run, _KEPT)],
+        callbacks=[metrics_callback(run, _KEPT.__contains__)],
     )
     trainer.remove_callback(PrinterCallback)  # it prints on stdout
     start = step_of(resume)
@@ -169,14 +173,14 @@ def sft_arguments(settings: SftSettings, out: Path) -> Any:
     )
 
 
-def metrics_callback(run: RunFolder | None, kept: tuple[str, ...]) -> Any:
-    """A trainer callback that copies what it logs, as far as named in `kept`, into the run's metrics."""
+def metrics_callback(run: RunFolder | None, kept: Callable[[str], bool]) -> Any:
+    """A trainer callback that copies what is logged, as far as its name is `kept`, into the run's metrics."""
     from transformers import TrainerCallback
 
     class Metrics(TrainerCallback):  # type: ignore[misc] # transformers is untyped here
         def on_log(self, args: Any, state: Any, control: Any, logs: dict[str, Any] | None = None, **_: Any) -> None:
             if run is not None and logs and "loss" in logs:  # the summary at the end has none
-                run.metric({"step": state.global_step, **{key: logs[key] for key in kept if key in logs}})
+                run.metric({"step": state.global_step, **{name: value for name, value in logs.items() if kept(name)}})
 
     return Metrics()
 

@@ -113,7 +113,7 @@ class Export:
         first = True
         while True:
             try:
-                chunk = stream.read(_CHUNK)
+                chunk = stream.read1(_CHUNK)  # `read` would lose what came before a damaged block
             except (EOFError, OSError, zlib.error) as error:
                 self._broken(f"the compressed data break off or are damaged ({error})")
                 return

@@ -1,0 +1,435 @@
+"""Batched decoding of many conversations, with keys and values kept from turn to turn.
+
+A multi-turn rollout alternates between a few sampled tokens and a longer observation. Running the whole conversation
+through the model on every turn would cost a multiple of what is new; here each conversation keeps its keys and values
+(`Memory`), a turn runs only its new tokens, and rollouts of one group share the work on their common opening.
+
+The model's own modules do the arithmetic (a Qwen3-VL of transformers, dense or MoE); ours are the ragged cache, the
+positions of the new tokens, and a sampler whose draws belong to the rollout and not to the batch it happens to be in.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from opensearch_vl.agent.pixels import Pixels
+from opensearch_vl.protocols import Sampling
+from opensearch_vl.types import ImageRef, Sampled
+
+if TYPE_CHECKING:
+    from torch import Tensor
+
+PREFILL_TOKENS = 8192
+"""Tokens, padding included, that are run through the model at once while a context is read."""
+GROW = 64
+"""Places by which a buffer grows when decoding reaches its end."""
+COMPACT_BELOW = 0.6
+"""Share of unfinished rows under which a decoding batch is made smaller."""
+
+
+@dataclass(slots=True)
+class Memory:
+    """What the model holds of one conversation.
+
+    Attributes:
+        ids: Tokens whose keys and values are held.
+        num_images: Pictures among them.
+        position: Rotary position of the next token; below ``len(ids)`` once there are pictures.
+        keys, values: Per layer ``[H, len(ids), D]``.
+    """
+
+    ids: list[int] = field(default_factory=list)
+    num_images: int = 0
+    position: int = 0
+    keys: list[Tensor] = field(default_factory=list)
+    values: list[Tensor] = field(default_factory=list)
+
+    def holds_prefix_of(self, ids: Sequence[int]) -> bool:
+        """Whether all of it, and not the whole of `ids`, is the beginning of `ids`."""
+        return len(self.ids) < len(ids) and self.ids == list(ids[: len(self.ids)])
+
+
+@dataclass(slots=True)
+class Request:
+    """One turn to decode.
+
+    Attributes:
+        ids: The whole context.
+        images: Its pictures, in order of appearance.
+        sampling: Temperature and limits; temperature 0 takes the likeliest token.
+        seed: Of this turn's draws.
+        memory: Of the conversation; replaced by one that holds this turn too.
+    """
+
+    ids: Sequence[int]
+    images: Sequence[ImageRef]
+    sampling: Sampling
+    seed: int
+    memory: Memory
+
+
+class Decoder:
+    """Decodes batches of turns with one model.
+
+    Args:
+        model: A `Qwen3VLForConditionalGeneration` or its MoE sibling.
+        pixels: Where pictures come from; also names the tokens that must never be sampled.
+        stop_ids: Tokens that end a turn.
+    """
+
+    def __init__(self, model: Any, pixels: Pixels, stop_ids: Sequence[int]) -> None:
+        self.model = model
+        self.pixels = pixels
+        self.stop_ids = frozenset(stop_ids)
+        self.max_context = int(model.config.get_text_config().max_position_embeddings)
+        self._merge = int(pixels.format.image_processor.merge_size)
+
+    def run(self, requests: Sequence[Request], done: Callable[[int, Sampled], None]) -> None:
+        """Decode one turn of each request; `done` is called with the index of a request as soon as it is finished."""
+        import torch
+
+        training = self.model.training
+        self.model.eval()
+        try:
+            with torch.no_grad():
+                first_logits = self._read(requests)
+                _Turns(self, requests, first_logits, done).run()
+        finally:
+            self.model.train(training)
+
+    # ------------------------------------------------------------------------------------- reading contexts
+
+    def _read(self, requests: Sequence[Request]) -> list[Tensor]:
+        """Bring every memory up to its request's context; returns the logits ``[V]`` after each."""
+        logits: list[Any] = [None] * len(requests)
+        leaders: dict[tuple[bytes, tuple[str, ...]], int] = {}
+        followers: list[tuple[int, int]] = []
+        to_read = []
+        for index, request in enumerate(requests):
+            if not request.memory.holds_prefix_of(request.ids):
+                request.memory = Memory()
+            if not request.memory.ids:
+                key = (np.asarray(request.ids).tobytes(), tuple(image.sha256 for image in request.images))
+                if leaders.setdefault(key, index) != index:
+                    followers.append((index, leaders[key]))
+                    continue
+            to_read.append(index)
+        to_read.sort(key=lambda i: (len(requests[i].ids) - len(requests[i].memory.ids), len(requests[i].ids)))
+        for part in _within_budget(to_read, [len(r.ids) - len(r.memory.ids) for r in requests]):
+            for index, row in zip(part, self._read_part([requests[i] for i in part]), strict=True):
+                logits[index] = row
+        for index, leader in followers:
+            requests[index].memory = _shared(requests[leader].memory)
+            logits[index] = logits[leader]
+        return logits
+
+    def _read_part(self, requests: Sequence[Request]) -> Tensor:
+        import torch
+
+        fresh = [list(r.ids[len(r.memory.ids) :]) for r in requests]
+        longest = max(map(len, fresh))
+        ids = np.zeros((len(requests), longest), dtype=np.int64)
+        positions = np.zeros((3, len(requests), longest), dtype=np.int64)
+        new_images: list[ImageRef] = []
+        for row, (request, chunk) in enumerate(zip(requests, fresh, strict=True)):
+            shown = request.images[request.memory.num_images :]
+            new_images += shown
+            ids[row, : len(chunk)] = chunk
+            place, request.memory.position = rope_positions(
+                chunk, self.pixels.format.image_pad, self._grids(shown), request.memory.position
+            )
+            positions[:, row, : len(chunk)] = place
+        starts = torch.tensor([len(r.memory.ids) for r in requests])
+        cache = RaggedCache.of([r.memory for r in requests], int(starts.max()) + longest, starts, self.device)
+        hidden = self.hidden(torch.from_numpy(ids), torch.from_numpy(positions), cache, new_images)
+        last = torch.tensor([len(chunk) - 1 for chunk in fresh], device=hidden.device)
+        for row, request in enumerate(requests):
+            request.memory = cache.memory(row, list(request.ids), len(request.images), request.memory.position)
+        return self.logits(hidden[torch.arange(len(requests), device=hidden.device), last])
+
+    def hidden(self, ids: Tensor, positions: Tensor, cache: RaggedCache, images: Sequence[ImageRef] = ()) -> Tensor:
+        """Run ``[B, Q]`` new tokens after what `cache` holds; returns the last hidden states ``[B, Q, D]``."""
+        import torch
+
+        vision = {}
+        loaded = self.pixels(images)
+        if loaded is not None:
+            vision = {
+                "pixel_values": torch.from_numpy(loaded[0]).to(self.device),
+                "image_grid_thw": torch.from_numpy(loaded[1]).to(self.device),
+            }
+        out = self.model.model(
+            input_ids=ids.to(self.device),
+            attention_mask=cache.mask(ids.shape[1]),
+            position_ids=positions.to(self.device),
+            cache=cache,
+            use_cache=True,
+            **vision,
+        )
+        hidden: Tensor = out.last_hidden_state
+        return hidden
+
+    def logits(self, hidden: Tensor) -> Tensor:
+        """``[B, V]`` in float32."""
+        out: Tensor = self.model.lm_head(hidden).float()
+        return out
+
+    @property
+    def device(self) -> Any:
+        """Where the model is."""
+        return self.model.device
+
+    def _grids(self, images: Sequence[ImageRef]) -> list[tuple[int, int]]:
+        """Height and width of each picture in tokens."""
+        from transformers.models.qwen2_vl.image_processing_pil_qwen2_vl import smart_resize
+
+        processor = self.pixels.format.image_processor
+        unit = processor.patch_size * processor.merge_size
+        sizes = (
+            smart_resize(i.height_px, i.width_px, unit, processor.size["shortest_edge"], processor.size["longest_edge"])
+            for i in images
+        )
+        return [(height // unit, width // unit) for height, width in sizes]
+
+
+def rope_positions(
+    ids: Sequence[int], image_pad: int, grids: Sequence[tuple[int, int]], start: int
+) -> tuple[NDArray[np.int64], int]:
+    """Qwen3-VL's rotary positions (time, height, width) of tokens that continue a conversation.
+
+    Text advances all three by one; a picture of ``h × w`` tokens stands at one time, its tokens at their row and
+    column, and what follows begins after its longer side.
+
+    Args:
+        ids: ``[n]`` new tokens.
+        image_pad: The placeholder.
+        grids: Height and width in tokens of each picture whose placeholders are among `ids`.
+        start: Position of the first.
+
+    Returns:
+        Positions ``[3, n]`` and the position of what comes next.
+    """
+    places = np.empty((3, len(ids)), dtype=np.int64)
+    token = np.asarray(ids, dtype=np.int64)
+    pads = np.flatnonzero(token == image_pad)
+    at = 0
+    used = 0
+    for height, width in grids:
+        first = int(pads[used])
+        places[:, at:first] = np.arange(start, start + first - at)
+        start += first - at
+        size = height * width
+        rows, columns = np.divmod(np.arange(size), width)
+        places[:, first : first + size] = start + np.stack([np.zeros(size, dtype=np.int64), rows, columns])
+        start += max(height, width)
+        at, used = first + size, used + size
+    places[:, at:] = np.arange(start, start + len(token) - at)
+    return places, start + len(token) - at
+
+
+class RaggedCache:
+    """Keys and values of a batch of conversations of different lengths, left-aligned in one buffer per layer.
+
+    It stands in for transformers' cache: attention asks `update` to add the new tokens and gets all of them back.
+    """
+
+    def __init__(self, keys: list[Tensor], values: list[Tensor], lengths: Tensor) -> None:
+        self.keys = keys
+        self.values = values
+        self.lengths = lengths
+        self._end = 0
+
+    @classmethod
+    def of(cls, memories: Sequence[Memory], capacity: int, lengths: Tensor, device: Any) -> RaggedCache:
+        """A buffer with room for `capacity` tokens a row, filled with what the memories hold."""
+        filled = [memory for memory in memories if memory.keys]
+        cache = cls([], [], lengths.to(device))
+        if not filled:
+            return cache
+        for source, target in (("keys", cache.keys), ("values", cache.values)):
+            for layer, example in enumerate(getattr(filled[0], source)):
+                buffer = example.new_zeros(len(memories), example.shape[0], capacity, example.shape[2])
+                for row, memory in enumerate(memories):
+                    if memory.keys:
+                        buffer[row, :, : len(memory.ids)] = getattr(memory, source)[layer]
+                target.append(buffer)
+        return cache
+
+    def mask(self, num_new: int) -> Tensor:
+        """Which keys ``[B, 1, num_new, K]`` each new token sees: those up to itself in its own row."""
+        import torch
+
+        device = self.lengths.device
+        self._end = int(self.lengths.max()) + num_new
+        query = self.lengths[:, None] + torch.arange(num_new, device=device)
+        return (torch.arange(self._end, device=device) <= query[:, :, None])[:, None]
+
+    def update(self, key: Tensor, value: Tensor, layer: int, *_: Any, **__: Any) -> tuple[Tensor, Tensor]:
+        """Write new keys and values ``[B, H, Q, D]`` after each row's own end; returns the whole buffers up to the end.
+
+        Rows with fewer than Q new tokens carry padding at their end; it is never seen, and overwritten later.
+        """
+        import torch
+
+        if layer == len(self.keys):  # nothing was held so far
+            self.keys.append(key.new_zeros(key.shape[0], key.shape[1], self._end, key.shape[3]))
+            self.values.append(torch.zeros_like(self.keys[-1]))
+        self._reserve(layer)
+        rows = torch.arange(key.shape[0], device=key.device)[:, None]
+        places = self.lengths[:, None] + torch.arange(key.shape[2], device=key.device)
+        self.keys[layer][rows, :, places] = key.transpose(1, 2)
+        self.values[layer][rows, :, places] = value.transpose(1, 2)
+        return self.keys[layer][:, :, : self._end], self.values[layer][:, :, : self._end]
+
+    def memory(self, row: int, ids: list[int], num_images: int, position: int) -> Memory:
+        """A row as a conversation's memory of its own."""
+        length = len(ids)
+        return Memory(
+            ids=ids,
+            num_images=num_images,
+            position=position,
+            keys=[layer[row, :, :length].clone() for layer in self.keys],
+            values=[layer[row, :, :length].clone() for layer in self.values],
+        )
+
+    def keep(self, rows: Tensor) -> None:
+        """Drop all rows but these."""
+        self.lengths = self.lengths[rows]
+        self.keys = [layer[rows] for layer in self.keys]
+        self.values = [layer[rows] for layer in self.values]
+
+    def _reserve(self, layer: int) -> None:
+        import torch
+
+        if self._end <= self.keys[layer].shape[2]:
+            return
+        more = self._end - self.keys[layer].shape[2] + GROW
+        for buffers in (self.keys, self.values):
+            buffers[layer] = torch.nn.functional.pad(buffers[layer], (0, 0, 0, more))
+
+
+class _Turns:
+    """A batch of turns being decoded, one token at a time."""
+
+    def __init__(
+        self, decoder: Decoder, requests: Sequence[Request], first: list[Tensor], done: Callable[[int, Sampled], None]
+    ) -> None:
+        import torch
+
+        self.decoder = decoder
+        self.requests = requests
+        self.done = done
+        self.rows = list(range(len(requests)))  # requests that still have a place in the buffer
+        self.draws = [np.random.Generator(np.random.Philox(request.seed)) for request in requests]
+        self.tokens: list[list[int]] = [[] for _ in requests]
+        self.logprobs: list[list[float]] = [[] for _ in requests]
+        self.finished = [False] * len(requests)
+        lengths = torch.tensor([len(request.ids) for request in requests])
+        self.positions = torch.tensor([request.memory.position for request in requests])
+        memories = [request.memory for request in requests]
+        self.cache = RaggedCache.of(memories, int(lengths.max()) + GROW, lengths, decoder.device)
+        self.logits = torch.stack(first)
+
+    def run(self) -> None:
+        import torch
+
+        while True:
+            chosen = self._sample()
+            alive = [place for place, row in enumerate(self.rows) if not self.finished[row]]
+            if not alive:
+                return
+            if len(alive) < COMPACT_BELOW * len(self.rows):
+                keep = torch.tensor(alive, device=self.cache.lengths.device)
+                self.cache.keep(keep)
+                self.positions = self.positions[torch.tensor(alive)]
+                self.rows = [self.rows[place] for place in alive]
+                chosen = chosen[alive]
+            ids = torch.from_numpy(chosen)[:, None]
+            positions = self.positions[None, :, None].expand(3, -1, 1)
+            hidden = self.decoder.hidden(ids, positions, self.cache)
+            self.cache.lengths = self.cache.lengths + 1
+            self.positions = self.positions + 1
+            self.logits = self.decoder.logits(hidden[:, 0])
+
+    def _sample(self) -> NDArray[np.int64]:
+        """The next token of every row in the buffer; rows that end with it are finished off."""
+        import torch
+
+        samplings = [self.requests[row].sampling for row in self.rows]
+        heat = torch.tensor([s.temperature if s.temperature > 0 else 1.0 for s in samplings], device=self.logits.device)
+        logps = (self.logits / heat[:, None]).log_softmax(-1).cpu().double()
+        open_to = logps.clone()
+        open_to[:, list(self.decoder.pixels.format.banned)] = -torch.inf
+        weights = open_to.exp().numpy()
+        mass = weights.cumsum(axis=1)
+        chosen = np.zeros(len(self.rows), dtype=np.int64)
+        for place, row in enumerate(self.rows):
+            if self.finished[row]:
+                continue
+            chosen[place] = self._choose(weights[place], mass[place], samplings[place], row)
+            self._take(place, row, int(chosen[place]), float(logps[place, chosen[place]]))
+        return chosen
+
+    def _choose(self, weights: NDArray[np.float64], mass: NDArray[np.float64], sampling: Sampling, row: int) -> int:
+        """One draw from weights ``[V]`` (with their running sum `mass`) that need not add up to one."""
+        if sampling.temperature <= 0:
+            return int(weights.argmax())
+        if sampling.top_p < 1.0:
+            order = np.argsort(-weights, kind="stable")
+            ranked = weights[order].cumsum()
+            weights = weights.copy()
+            weights[order[np.searchsorted(ranked, sampling.top_p * ranked[-1]) + 1 :]] = 0.0
+            mass = weights.cumsum()
+        return int(np.searchsorted(mass, self.draws[row].random() * mass[-1], side="right"))
+
+    def _take(self, place: int, row: int, token: int, logprob: float) -> None:
+        request = self.requests[row]
+        self.tokens[row].append(token)
+        self.logprobs[row].append(round(logprob, 6))
+        length = len(self.tokens[row])
+        full = length >= request.sampling.max_tokens or len(request.ids) + length >= self.decoder.max_context
+        if token in self.decoder.stop_ids or self._hit_stop_string(row):
+            self._finish(place, row, "stop")
+        elif full:
+            self._finish(place, row, "length")
+
+    def _hit_stop_string(self, row: int) -> bool:
+        stops = self.requests[row].sampling.stop
+        if not stops:
+            return False
+        text = self.decoder.pixels.format.tokenizer.decode(self.tokens[row])
+        return any(stop in text for stop in stops)
+
+    def _finish(self, place: int, row: int, reason: str) -> None:
+        request = self.requests[row]
+        self.finished[row] = True
+        held = [*request.ids, *self.tokens[row][:-1]]  # the last token has not been run through the model
+        request.memory = self.cache.memory(place, held, len(request.images), int(self.positions[place]))
+        sampled = Sampled(
+            prompt_len=len(request.ids),
+            token_ids=tuple(self.tokens[row]),
+            logprobs=tuple(self.logprobs[row]),
+            finish_reason=reason,
+        )
+        self.done(row, sampled)
+
+
+def _within_budget(order: Sequence[int], sizes: Sequence[int]) -> list[list[int]]:
+    """Consecutive runs of indices (sizes ascending) whose padded total stays within `PREFILL_TOKENS`."""
+    parts: list[list[int]] = []
+    for index in order:
+        if parts and (len(parts[-1]) + 1) * sizes[index] <= PREFILL_TOKENS:
+            parts[-1].append(index)
+        else:
+            parts.append([index])
+    return parts
+
+
+def _shared(memory: Memory) -> Memory:
+    """Another conversation's memory of the same beginning; the tensors are never written to, so they are shared."""
+    return Memory(list(memory.ids), memory.num_images, memory.position, memory.keys, memory.values)

@@ -1,0 +1,416 @@
+"""Multi-turn fatal-aware GRPO on TRL's `GRPOTrainer` (paper, section 5).
+
+TRL keeps what it is good at: distributed set-up, optimiser, micro-batches, checkpoints, trackers. Ours are the rollouts
+(`rl.rollouts`, through the same environment that serves users), advantages and masks (`rl.batch`), and the loss
+(`rl.loss`). Two methods are replaced for that, `_generate_and_score_completions` and `_compute_loss`; between them
+travel only row numbers, and each micro-batch loads its own pictures, so pixels reach the loss for every turn.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import os
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from opensearch_vl.agent.pixels import Pixels
+from opensearch_vl.errors import ConfigError, DataError, MissingExtra
+from opensearch_vl.rl.batch import Batch, make_batch
+from opensearch_vl.rl.decoding import Decoder
+from opensearch_vl.rl.loss import normaliser, policy_loss
+from opensearch_vl.rl.metrics import alarms, rollout_metrics
+from opensearch_vl.rl.rollout_policy import LocalPolicy, PolicyChat
+from opensearch_vl.rl.rollouts import ModelFor, Outcome, Scene, roll_out, tasks_of_step, unscored_reasons
+from opensearch_vl.rl.settings import RlSettings
+from opensearch_vl.runs import RunFolder
+from opensearch_vl.sft.collate import model_inputs
+from opensearch_vl.sft.train import cuda_available, last_checkpoint, metrics_callback, save_checkpoint, step_of
+from opensearch_vl.types import RolloutRecord, Task, TrainingFacts
+
+if TYPE_CHECKING:
+    from torch import Tensor
+
+_log = logging.getLogger(__name__)
+
+_TIMINGS = frozenset({"step_time", "num_tokens", "epoch", "reward", "total_flos"})
+"""What TRL logs that says nothing about our run, or differs between equal runs."""
+
+
+@dataclass(frozen=True, slots=True)
+class RlReport:
+    """Outcome of a run.
+
+    Attributes:
+        model: Directory of the final checkpoint.
+        num_steps: Optimiser steps, those before a resume included.
+        resumed_from: Step the run continued from; 0 for a fresh one.
+        num_rollouts: Rollouts made since then.
+        num_unscored: Of these, without a reward.
+        alarms: What looked like a collapse, each message once.
+    """
+
+    model: Path
+    num_steps: int
+    resumed_from: int
+    num_rollouts: int
+    num_unscored: int
+    alarms: tuple[str, ...]
+
+
+@dataclass(slots=True)
+class Generation:
+    """The rollouts that are being trained on.
+
+    Attributes:
+        batch: Tokens, masks, advantages.
+        divide_by: What the summed loss of one optimiser step is divided by.
+        old_logps: ``[B, T]`` under the policy before the first update; None if it is the policy itself.
+        ref_logps: ``[B, T]`` under the reference policy; None without KL.
+    """
+
+    batch: Batch
+    divide_by: float
+    old_logps: Tensor | None = None
+    ref_logps: Tensor | None = None
+
+
+def train_rl(
+    settings: RlSettings,
+    scene: Scene,
+    tasks: Sequence[Task],
+    run: RunFolder | None,
+    out: Path,
+    model_for: ModelFor | None = None,
+) -> RlReport:
+    """Train and write ``OUT/model``; checkpoints go to ``OUT/checkpoints`` and are continued from if there are any.
+
+    Args:
+        settings: All of it.
+        scene: Environment, judge, reward.
+        tasks: What to roll out.
+        run: Open run folder for rollouts and metrics; None on all but the first process of a distributed run.
+        out: The run folder's path.
+        model_for: Where replies come from; None decodes with the trained model itself, in this process.
+
+    Raises:
+        DataError: Without tasks.
+        ConfigError: If sizes do not divide, or the temperature is 0.
+        MissingExtra: Without the training extra.
+    """
+    if not tasks:
+        raise DataError("There are no tasks to train on.")
+    try:
+        import torch
+        from transformers import AutoModelForImageTextToText, PrinterCallback
+    except ImportError as error:
+        raise MissingExtra("transformers", "train") from error
+    if settings.threads is not None:
+        torch.set_num_threads(settings.threads)
+    dtype = torch.bfloat16 if settings.precision == "bf16" else torch.float32
+    model = AutoModelForImageTextToText.from_pretrained(settings.model, dtype=dtype, trust_remote_code=False)
+    resume = last_checkpoint(out / "checkpoints")
+    start = step_of(resume)
+    trainer = trainer_class()(settings, scene, tasks, run, out, model)
+    trainer.remove_callback(PrinterCallback)  # it prints on stdout
+    trainer.model_for = model_for or local_policy(trainer, settings)
+    if run is not None:
+        run.keep_metrics(lambda row: row["step"] <= start)
+    with trainer.runner:
+        trainer.train(resume_from_checkpoint=str(resume) if resume is not None else None)
+    save_checkpoint(trainer, scene.chat_format, out / "model", merge=False)
+    return RlReport(
+        model=out / "model",
+        num_steps=trainer.state.global_step,
+        resumed_from=start,
+        num_rollouts=trainer.num_rollouts,
+        num_unscored=trainer.num_unscored,
+        alarms=tuple(dict.fromkeys(trainer.alarms)),
+    )
+
+
+def local_policy(trainer: Any, settings: RlSettings) -> ModelFor:
+    """Replies by the trained model itself, one `PolicyChat` per conversation."""
+    chat_format = trainer.scene.chat_format
+    stop_ids = {chat_format.im_end, int(chat_format.tokenizer.pad_token_id)}
+    decoder = Decoder(trainer.accelerator.unwrap_model(trainer.model), trainer.pixels, sorted(stop_ids))
+    policy = LocalPolicy(decoder, max_rows=settings.max_rows, lockstep=settings.lockstep)
+    return lambda conversation: PolicyChat(policy, chat_format, conversation)
+
+
+def trainer_class() -> type[Any]:
+    """`FatalAwareTrainer`, made on demand because TRL is heavy."""
+    import torch
+    from datasets import Dataset
+    from trl import GRPOTrainer
+
+    class FatalAwareTrainer(GRPOTrainer):  # type: ignore[misc] # TRL is untyped here
+        """`GRPOTrainer` with our rollouts, our batch and our loss."""
+
+        def __init__(
+            self,
+            settings: RlSettings,
+            scene: Scene,
+            tasks: Sequence[Task],
+            run: RunFolder | None,
+            out: Path,
+            model: Any,
+        ) -> None:
+            temperature = scene.env.settings.sampling.temperature
+            super().__init__(
+                model=model,
+                reward_funcs=_never_asked,
+                args=rl_arguments(settings, temperature, out),
+                train_dataset=Dataset.from_dict(
+                    {"prompt": [""] * settings.prompts_per_step, "slot": list(range(settings.prompts_per_step))}
+                ),
+                processing_class=scene.chat_format.tokenizer,
+                callbacks=[metrics_callback(run, lambda name: name not in _TIMINGS)],
+            )
+            self.settings = settings
+            self.scene = scene
+            self.tasks = tasks
+            self.run = run
+            self.pixels = Pixels(scene.chat_format, scene.env.store)
+            self.runner = asyncio.Runner()
+            self.model_for: ModelFor
+            self.generation: Generation
+            self.num_rollouts = 0
+            self.num_unscored = 0
+            self.alarms: list[str] = []
+            self.history: list[dict[str, float]] = []
+
+        def _send_telemetry(self) -> None:
+            """Training reports to nobody."""
+
+        # -------------------------------------------------------------------------------------- rollouts
+
+        def _generate_and_score_completions(self, inputs: list[dict[str, Any]]) -> dict[str, Any]:
+            """Roll out this process's share of the generation; what travels on are the numbers of its rows."""
+            settings = self.settings
+            number = self.state.global_step // settings.minibatches
+            chosen = tasks_of_step(len(self.tasks), settings.prompts_per_step, settings.seed, number)
+            slots = sorted({row["slot"] for row in inputs})
+            started = time.perf_counter()
+            outcomes = self.runner.run(
+                roll_out(
+                    self.scene,
+                    [self.tasks[chosen[slot]] for slot in slots],
+                    settings.group_size,
+                    self.model_for,
+                    run_seed=settings.seed,
+                    step=self.state.global_step,
+                )
+            )
+            seconds = time.perf_counter() - started
+            batch = make_batch(
+                [outcome.scored for outcome in outcomes],
+                mode=settings.mode,
+                estimator=settings.estimator,
+                pad_id=self.scene.chat_format.tokenizer.pad_token_id,
+            )
+            self.generation = Generation(batch, self._divide_by(batch))
+            self._look_back(batch)
+            self._report(outcomes, batch, slots, seconds)
+            return {"row": torch.arange(len(outcomes))}
+
+        def _divide_by(self, batch: Batch) -> float:
+            """Normaliser of one optimiser step. Gradients are averaged over processes, so it is a process's share."""
+            whole = torch.tensor(normaliser(torch.from_numpy(batch.mask), self.settings.loss.norm))
+            shared = self.accelerator.reduce(whole.to(self.accelerator.device), reduction="mean").item()
+            return float(shared) / self.settings.minibatches
+
+        def _look_back(self, batch: Batch) -> None:
+            """Log-probabilities of the policies that do not change while a generation is trained on."""
+            generation = self.generation
+            rows = torch.arange(len(batch.ids))
+            if self.settings.minibatches > 1:
+                if self.settings.old_logprobs == "sampled":
+                    generation.old_logps = torch.from_numpy(batch.logprobs[:, 1:])
+                else:
+                    generation.old_logps = self._frozen_logps(self.model, rows)
+            if self.settings.loss.kl_coef > 0:
+                generation.ref_logps = self._frozen_logps(self.ref_model, rows)
+
+        def _frozen_logps(self, model: Any, rows: Tensor) -> Tensor:
+            """``[B, T−1]`` under a model, without gradient, in passes of the training size."""
+            width = self.generation.batch.ids.shape[1] - 1
+            parts = []
+            with torch.no_grad():
+                for part in rows.split(self.settings.per_device):
+                    logps, _, _ = self._logps(model, part)
+                    parts.append(torch.nn.functional.pad(logps, (0, width - logps.shape[1])).cpu())
+            return torch.cat(parts)
+
+        # ------------------------------------------------------------------------------------------ loss
+
+        def _logps(self, model: Any, rows: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+            """Log-probabilities, entropies and mask ``[b, t−1]`` of some rows; position j is about token j + 1."""
+            batch = self.generation.batch
+            index = rows.cpu().numpy()
+            length = int(batch.attention[index].sum(axis=1).max())
+            ids, mask = batch.ids[index, :length], torch.from_numpy(batch.mask[index, :length])
+            inputs = model_inputs(ids, batch.attention[index, :length], [batch.images[i] for i in index], self.pixels)
+            labels = torch.from_numpy(ids).masked_fill(~mask, -100)
+            device = self.accelerator.device
+            inputs = {name: value.to(device) for name, value in inputs.items()}
+            with self.accelerator.autocast():
+                out = model(**inputs, labels=labels.to(device), fused_lm_head=True)
+            entropy = out.entropy if out.entropy is not None else torch.zeros_like(out.log_probs)
+            return out.log_probs, entropy, mask[:, 1:].to(device)
+
+        def _compute_loss(self, model: Any, inputs: dict[str, Any]) -> Tensor:
+            generation, rows = self.generation, inputs["row"].cpu()
+            logps, entropy, mask = self._logps(model, rows)
+            width = logps.shape[1]
+
+            def of_rows(stored: Tensor | None) -> Tensor | None:
+                return None if stored is None else stored[rows, :width].to(logps.device)
+
+            old = of_rows(generation.old_logps)
+            parts = policy_loss(
+                logps,
+                logps.detach() if old is None else old,
+                torch.from_numpy(generation.batch.advantages)[rows].to(logps.device),
+                mask,
+                self.settings.loss,
+                ref_logps=of_rows(generation.ref_logps),
+                divide_by=generation.divide_by,
+            )
+            sampled = of_rows(torch.from_numpy(generation.batch.logprobs[:, 1:]))
+            if parts.num_tokens and sampled is not None:
+                gap = ((logps.detach() - sampled).abs() * mask).sum() / parts.num_tokens
+                self._note("policy/sampling_gap", gap)
+                self._note("policy/entropy", (entropy.detach() * mask).sum() / parts.num_tokens)
+                self._note("policy/kl", parts.kl)
+                self._note("policy/clip_low", parts.clip_low_fraction)
+                self._note("policy/clip_high", parts.clip_high_fraction)
+                self._note("policy/ratio", parts.ratio_mean)
+            return parts.loss
+
+        def _note(self, name: str, value: Tensor) -> None:
+            self._metrics["train"][name].append(float(value))
+
+        # --------------------------------------------------------------------------------------- reports
+
+        def _report(self, outcomes: list[Outcome], batch: Batch, slots: list[int], seconds: float) -> None:
+            row = self._mean_over_processes(rollout_metrics(outcomes, batch.counts))
+            generated = batch.counts.num_generated_tokens
+            for name, value in {**row, "wall_s": seconds, "tokens_per_s": generated / seconds}.items():
+                self._metrics["train"][name].append(value)
+            self.num_rollouts += len(outcomes)
+            self.num_unscored += batch.counts.num_unscored
+            for reason, count in unscored_reasons(outcomes).items():
+                _log.warning("%d of %d rollouts have no reward: %s", count, len(outcomes), reason)
+            self.history.append(row)
+            self._save_rollouts(outcomes, batch, slots)
+
+        def log(self, logs: dict[str, float], start_time: float | None = None) -> None:
+            """Called after each optimiser step, with what was noted since the last."""
+            entropies = self._metrics["train"]["policy/entropy"]
+            if self.history:
+                self.history[-1].setdefault("entropy", sum(entropies) / len(entropies) if entropies else 0.0)
+            for message in alarms(self.history):
+                _log.warning("training may be collapsing: %s", message)
+                self.alarms.append(message)
+            super().log(logs, start_time)
+
+        def _mean_over_processes(self, row: dict[str, float]) -> dict[str, float]:
+            values = torch.tensor(list(row.values()), dtype=torch.float64, device=self.accelerator.device)
+            return dict(zip(row, self.accelerator.reduce(values, reduction="mean").tolist(), strict=True))
+
+        def _save_rollouts(self, outcomes: list[Outcome], batch: Batch, slots: list[int]) -> None:
+            from accelerate.utils import gather_object
+
+            step = self.state.global_step
+            every = self.settings.save_rollouts
+            if every == 0 or (step // self.settings.minibatches) % every:
+                return
+            records = [rollout_record(o, batch, row, step, slots[o.group]) for row, o in enumerate(outcomes)]
+            for record in gather_object(records):
+                if self.run is not None and record.id not in self.run.done:
+                    self.run.append(record)
+
+    return FatalAwareTrainer
+
+
+def rollout_record(outcome: Outcome, batch: Batch, row: int, step: int, group: int) -> RolloutRecord:
+    """A rollout as it is kept in the run folder, with what training made of it."""
+    transcript = outcome.transcript
+    trained = batch.mask[row, : len(transcript)]
+    return RolloutRecord(
+        id=f"{step:06d}/{group:05d}/{outcome.trajectory.id}",
+        task=outcome.task,
+        trajectory=outcome.trajectory,
+        verdict=outcome.score.verdict,
+        reward=outcome.score.reward,
+        reason=outcome.reason,
+        training=TrainingFacts(
+            step=step,
+            group=group,
+            fatal=outcome.score.fatal,
+            relative=float(batch.relative[row]),
+            advantage=float(batch.advantages[row]),
+            trained_tokens=tuple(int(trained[transcript.step_ids == n].sum()) for n in range(transcript.num_steps)),
+        ),
+    )
+
+
+def rl_arguments(settings: RlSettings, temperature: float, out: Path) -> Any:
+    """TRL's arguments for our settings.
+
+    Raises:
+        ConfigError: If sizes do not divide, or the temperature is 0.
+    """
+    from trl import GRPOConfig
+
+    if temperature <= 0:
+        raise ConfigError("Rollouts of training need a temperature above 0 (agent.sampling.temperature).")
+    world = int(os.environ.get("WORLD_SIZE", "1"))
+    rollouts = settings.prompts_per_step * settings.group_size
+    unit = settings.per_device * world * settings.minibatches
+    if settings.prompts_per_step % world or rollouts % unit:
+        raise ConfigError(
+            f"{settings.prompts_per_step} prompts × {settings.group_size} rollouts do not divide into "
+            f"{world} devices × {settings.minibatches} minibatches of {settings.per_device} rollouts a pass."
+        )
+    if settings.save_every % settings.minibatches:
+        raise ConfigError(f"save_every {settings.save_every} must be a multiple of minibatches {settings.minibatches}.")
+    return GRPOConfig(
+        output_dir=str(out / "checkpoints"),
+        per_device_train_batch_size=settings.per_device,
+        gradient_accumulation_steps=rollouts // unit,
+        steps_per_generation=rollouts // (settings.per_device * world),
+        num_generations=settings.group_size,
+        max_steps=settings.steps,
+        learning_rate=settings.learning_rate,
+        lr_scheduler_type=settings.schedule,
+        warmup_steps=settings.warmup,
+        weight_decay=settings.weight_decay,
+        adam_beta2=settings.beta2,
+        max_grad_norm=settings.max_grad_norm,
+        beta=settings.loss.kl_coef,
+        temperature=temperature,
+        bf16=settings.precision == "bf16",
+        use_cpu=not cuda_available(),
+        gradient_checkpointing=settings.gradient_checkpointing,
+        shuffle_dataset=False,
+        remove_unused_columns=False,
+        disable_dropout=True,
+        logging_steps=1,
+        logging_nan_inf_filter=False,
+        save_steps=settings.save_every,
+        save_total_limit=2,
+        report_to=list(settings.report_to) or "none",
+        seed=settings.seed,
+        dataloader_pin_memory=cuda_available(),
+        ddp_find_unused_parameters=True if world > 1 else None,
+        disable_tqdm=True,
+    )
+
+
+def _never_asked(**_: Any) -> list[float]:
+    raise RuntimeError("rewards come with the rollouts; TRL's reward functions are not used")
