@@ -50,12 +50,14 @@ class AnchorSettings(Config):
         max_candidates: How many pictures of the page are ranked.
         min_similarity: CLIP-class similarity below which a candidate is refused; only used with an embedder.
         min_image_px: Shortest side; None takes the threshold that the walks resolved to.
+        tie_margin: A look-alike whose score in reverse image search is this close to the anchor's own counts as a tie.
         letters_ratio: Share of a name's letters that OCR must get right for the name to count as read.
     """
 
     max_candidates: int = Field(8, ge=1)
     min_similarity: float = 0.28
     min_image_px: int | None = None
+    tie_margin: float = Field(0.05, ge=0, le=1)
     letters_ratio: float = Field(0.85, ge=0, le=1)
 
 
