@@ -93,6 +93,17 @@ def test_every_date_is_found_in_its_notations_and_no_other_day_is(day: datetime.
         ("1234567", "1,234,567 people", True),
         ("10", "10² = 100", True),
         ("102", "10²", False),
+        ("3,5", "3.5 m", True),
+        ("3", "3,5", False),
+        ("0,25", "0,2", False),
+        ("0,0036", "0,0097", False),
+        ("0,250", "0.25", True),
+        ("3,5", "3,5, as stated", True),
+        ("12,345", "12345", True),
+        ("1.234.567", "1,234,567", True),
+        ("1.5", "1,500", False),
+        ("5", "5, 6 or 7", True),
+        ("٣", "3", True),
     ],
 )
 def test_numbers_by_value(reference: str, text: str, matched: bool) -> None:
