@@ -1,12 +1,14 @@
 """Comparing answers by value."""
 
 import datetime
+import time
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from opensearch_vl.scoring.answers import PartialDate, dates, find, numbers
+from opensearch_vl.text import words
 
 
 @pytest.mark.parametrize(
@@ -152,12 +154,26 @@ def test_listed_candidates_are_counted() -> None:
 
 
 def test_huge_responses_are_searched_quickly() -> None:
-    text = "not " * 100_000 + "1 " * 100_000 + "may " * 50_000
-    for kind in ("date", "number", "name"):
-        find("15 May 1931", (), kind, text)
+    texts = (
+        "not " * 100_000 + "1 " * 100_000 + "may " * 50_000,
+        "not 1930 " * 50_000,
+        "1,234 " * 50_000,
+        "1" * 300_000,
+    )
+    started = time.process_time()
+    for text in texts:
+        for kind in ("date", "number", "name"):
+            find("15 May 1931" if kind == "date" else "7777", (), kind, text)
+    assert time.process_time() - started < 20
 
 
 @given(st.text(max_size=300))
 def test_any_text_can_be_searched(text: str) -> None:
     for kind in ("date", "number", "name", "text"):
         find("15 May 1931", (text,), kind, text)
+
+
+@given(st.text(max_size=40).filter(lambda text: bool(words(text))))
+def test_any_answer_is_found_where_it_is_stated(value: str) -> None:
+    assert find(value, (), "text", value).matched
+    assert find(value, (), "name", f"It is\n{value}\nindeed.").matched

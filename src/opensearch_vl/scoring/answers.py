@@ -131,7 +131,7 @@ def dates(text: str) -> list[PartialDate]:
     folded = _folded(text)
     found: list[PartialDate] = []
     for match in _DATE.finditer(folded):
-        if not _NEGATION.search(folded, 0, match.start()):
+        if not _is_negated(folded, match.start()):
             found.extend(date for date in _read_date(match) if _exists(date))
     return found
 
@@ -144,7 +144,7 @@ def numbers(text: str) -> list[Quantity]:
     folded = _folded(text)
     found = []
     for match in _NUMBER.finditer(folded):
-        if _NEGATION.search(folded, max(0, match.start() - 80), match.start()):
+        if _is_negated(folded, match.start()):
             continue
         value = _decimal(match)
         behind = _UNIT.match(folded, match.end())
@@ -211,9 +211,12 @@ def _states_words(needle: str, text: str) -> bool:
         return bool(needle.strip()) and needle.strip() in text
     gap = r"[\W_]+(?:(?:a|an|the)[\W_]+)*"
     pattern = re.compile(r"(?<!\w)" + gap.join(map(re.escape, tokens)) + r"(?!\w)")
-    return any(
-        not _NEGATION.search(folded, max(0, match.start() - 80), match.start()) for match in pattern.finditer(folded)
-    )
+    return any(not _is_negated(folded, match.start()) for match in pattern.finditer(folded))
+
+
+def _is_negated(folded: str, start: int) -> bool:
+    """Whether what begins at `start` is directly negated by the words before it."""
+    return _NEGATION.search(folded, max(0, start - 80), start) is not None
 
 
 def _num_listed(text: str) -> int:
