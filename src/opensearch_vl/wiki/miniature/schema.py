@@ -41,7 +41,7 @@ class Relation:
 
 @dataclass(frozen=True, slots=True)
 class Attribute:
-    """A literal of the infobox, and how prose states it ({s}, {n} as in `Relation`, {v} the value; "" = infobox only)."""
+    """A literal of the infobox and its prose ({s}, {n} as in `Relation`, {v} the value; "" for no sentence)."""
 
     key: str
     make: Maker
@@ -94,4 +94,6 @@ def relation(
     exclusive: bool = False,
 ) -> Relation:
     """A `Relation` whose sentences are written in one string, separated by ``|``."""
-    return Relation(key, tag, share, tuple(forward.split("|")), tuple(backward.split("|")), inverse, at_most, mutual, exclusive)
+    return Relation(
+        key, tag, share, tuple(forward.split("|")), tuple(backward.split("|")), inverse, at_most, mutual, exclusive
+    )

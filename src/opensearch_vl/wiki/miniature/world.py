@@ -36,7 +36,7 @@ STUB_SHARE = 0.04
 
 @dataclass(frozen=True, slots=True)
 class Alias:
-    """A redirect: its title, the title it points at (another alias in a chain), and whether the lead shows it in bold."""
+    """A redirect: its title, what it points at (another alias in a chain), and whether the lead shows it in bold."""
 
     title: str
     target: str

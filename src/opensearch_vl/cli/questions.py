@@ -1,0 +1,198 @@
+"""`osvl questions`: build image-grounded multi-hop questions from a wiki folder, and audit any set of them."""
+
+from __future__ import annotations
+
+import asyncio
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from opensearch_vl.cli.common import (
+    EXIT_PARTIAL,
+    ConfigOption,
+    JsonOption,
+    OutOption,
+    ResumeOption,
+    SeedOption,
+    SetOption,
+    console,
+    emit,
+    progress,
+)
+
+if TYPE_CHECKING:
+    from opensearch_vl.backends.image_index import LocalImageIndex
+    from opensearch_vl.backends.passages import LocalSearch
+    from opensearch_vl.questions.counterfactual import Cell
+    from opensearch_vl.wiki.tables import WikiFolder
+
+app = typer.Typer(no_args_is_help=True, help="Questions: build them from a wiki folder, audit anybody's.")
+
+WikiArgument = Annotated[Path, typer.Argument(metavar="WIKI", help="A wiki folder (osvl wiki build).")]
+IndexOption = Annotated[
+    Path | None, typer.Option("--index", help="Folder of the local search indexes; made where missing [WIKI/index].")
+]
+
+
+@app.command()
+def build(
+    wiki: WikiArgument,
+    out: OutOption,
+    num: Annotated[
+        int | None, typer.Option(min=1, help="Questions wanted; as many as the seeds give by default.")
+    ] = None,
+    seed: SeedOption = 0,
+    index: IndexOption = None,
+    ocr: Annotated[
+        bool, typer.Option(help="Read lettering: needed for look-alikes and the enhancement subset.")
+    ] = True,
+    config: ConfigOption = None,
+    overrides: SetOption = None,
+    resume: ResumeOption = False,
+    as_json: JsonOption = False,
+) -> None:
+    """Turn walks into questions: compose, fuzz, ground, filter, degrade; every rejection has its reason."""
+    from opensearch_vl.backends.ocr import RapidOcr
+    from opensearch_vl.backends.upscale import LanczosUpscaler
+    from opensearch_vl.config import load_config
+    from opensearch_vl.questions.build import QuestionTools, build_questions
+    from opensearch_vl.questions.facts import Facts
+    from opensearch_vl.questions.settings import QuestionSettings
+    from opensearch_vl.questions.solvers import GuessCommonValue, OneImageSearch, common_values
+    from opensearch_vl.runs import RunFolder
+    from opensearch_vl.scoring.judges import ExactJudge
+    from opensearch_vl.wiki.tables import WikiFolder
+
+    settings = load_config(QuestionSettings, config, overrides or ())
+    folder = WikiFolder(wiki)
+    with progress() as bars:
+        _, pictures = _indexes(folder, index or wiki / "index")
+        tools = QuestionTools(
+            judge=ExactJudge(),
+            filters=(GuessCommonValue(common_values(Facts(folder))), OneImageSearch(pictures, folder.images)),
+            image_index=pictures,
+            ocr=RapidOcr() if ocr else None,
+            upscaler=LanczosUpscaler(),
+        )
+        bar = bars.add_task("Questions", total=num)
+        manifest = {"wiki": folder.meta["name"], "seed": seed, "num": num}
+        with RunFolder(out, settings, manifest, resume=resume) as run:
+            report = build_questions(
+                folder,
+                settings,
+                seed=seed,
+                num=num,
+                tools=tools,
+                run=run,
+                progress=lambda done, total: bars.update(bar, completed=done),
+            )
+    emit({"run": str(out), **report.as_dict()}, as_json, lambda: _print_stages(report.as_dict()))
+    if num is not None and len(report.tasks) < num:
+        raise typer.Exit(EXIT_PARTIAL)
+
+
+@app.command()
+def audit(
+    file: Annotated[Path, typer.Argument(metavar="FILE", help="A run of questions, or a JSONL file of tasks.")],
+    wiki: Annotated[Path, typer.Option("--wiki", help="The wiki folder they are about.")],
+    index: IndexOption = None,
+    seed: SeedOption = 0,
+    counterfactual: Annotated[
+        bool, typer.Option(help="Also try them without fuzzing and with the answer's picture.")
+    ] = True,
+    as_json: JsonOption = False,
+) -> None:
+    """Measure shortcuts, leaks, duplicates and variety of a set of questions; changes nothing."""
+    from opensearch_vl.images import ImageStore
+    from opensearch_vl.questions.audit import audit_solvers, check_against_wiki, read_tasks, shape
+    from opensearch_vl.questions.counterfactual import counterfactuals, solve_all
+    from opensearch_vl.questions.facts import Facts
+    from opensearch_vl.scoring.judges import ExactJudge
+    from opensearch_vl.wiki.tables import WikiFolder
+
+    folder = WikiFolder(wiki)
+    tasks = read_tasks(file)
+    search, pictures = _indexes(folder, index or wiki / "index")
+    from opensearch_vl.backends.readers import WikiPageReader
+
+    reader = WikiPageReader(folder)
+    store = ImageStore((file if file.is_dir() else file.parent) / "images", fallbacks=(folder.images,))
+    solvers = audit_solvers(tasks, search, pictures, store, reader)
+    judge = ExactJudge()
+    cells = asyncio.run(solve_all(tasks, solvers, judge, seed=seed))
+    table: list[dict[str, Any]] = [_row(cell) for cell in cells]
+    if counterfactual:
+        pair = (solvers[1], solvers[2])
+        table += [_row(cell) for cell in asyncio.run(counterfactuals(tasks, folder, pair, judge, seed=seed))]
+    findings = check_against_wiki(tasks, Facts(folder))
+    result = {
+        "file": str(file),
+        "solvers": table,
+        "findings": [{"task": f.task_id, "problem": f.problem, "detail": f.detail} for f in findings],
+        **shape(tasks),
+    }
+    emit(result, as_json, lambda: _print_audit(result))
+    if findings:
+        raise typer.Exit(EXIT_PARTIAL)
+
+
+def _indexes(wiki: WikiFolder, folder: Path) -> tuple[LocalSearch, LocalImageIndex]:
+    from opensearch_vl.backends.image_index import LocalImageIndex
+    from opensearch_vl.backends.passages import LocalSearch
+
+    passages, pictures = folder / "passages", folder / "pictures"
+    if not passages.exists():
+        LocalSearch.build(wiki, passages)
+    if not pictures.exists():
+        LocalImageIndex.build(wiki, pictures)
+    return LocalSearch(passages), LocalImageIndex(pictures)
+
+
+def _row(cell: Cell) -> dict[str, Any]:
+    from opensearch_vl.scoring.metrics import accuracy
+
+    found = accuracy(cell.verdicts)
+    return {
+        "variant": cell.variant,
+        "solver": cell.solver,
+        "correct": found.correct,
+        "scored": found.scored,
+        "unscored": found.unscored,
+        "rate": found.rate,
+        "low": found.low,
+        "high": found.high,
+    }
+
+
+def _print_stages(report: dict[str, Any]) -> None:
+    from rich.table import Table
+
+    table = Table("stage", "came in", "passed", "turned away")
+    for row in report["stages"]:
+        reasons = ", ".join(f"{reason} {num}" for reason, num in row["reasons"].items())
+        table.add_row(row["stage"], str(row["came_in"]), str(row["passed"]), reasons)
+    console().print(table)
+    for key in ("questions", "hops", "domains", "identified_by", "degraded", "seeds_dropped"):
+        typer.echo(f"{key}: {report[key]}")
+
+
+def _print_audit(result: dict[str, Any]) -> None:
+    from rich.table import Table
+
+    table = Table("variant", "solver", "right", "of", "unscored", "rate", "95 % interval")
+    for row in result["solvers"]:
+        interval = f"{row['low']:.1%} to {row['high']:.1%}"
+        table.add_row(
+            row["variant"],
+            row["solver"],
+            str(row["correct"]),
+            str(row["scored"]),
+            str(row["unscored"]),
+            f"{row['rate']:.1%}",
+            interval,
+        )
+    console().print(table)
+    for key in ("questions", "duplicates", "hops", "domains", "answer_kinds", "identified_by", "templates", "words"):
+        typer.echo(f"{key}: {result[key]}")
+    typer.echo(f"findings: {len(result['findings'])}")
