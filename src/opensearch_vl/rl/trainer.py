@@ -25,6 +25,7 @@ from opensearch_vl.rl.loss import normaliser, policy_loss
 from opensearch_vl.rl.metrics import alarms, rollout_metrics
 from opensearch_vl.rl.rollout_policy import LocalPolicy, PolicyChat, stop_ids
 from opensearch_vl.rl.rollouts import ModelFor, Outcome, Scene, roll_out, tasks_of_step, unscored_reasons
+from opensearch_vl.rl.server_policy import ServerPolicy
 from opensearch_vl.rl.settings import RlSettings
 from opensearch_vl.runs import RunFolder
 from opensearch_vl.sft.collate import model_inputs
@@ -116,7 +117,7 @@ def train_rl(
     start = step_of(resume)
     trainer = trainer_class()(settings, scene, tasks, run, out, model)
     trainer.remove_callback(PrinterCallback)  # it prints on stdout
-    trainer.model_for = model_for or local_policy(trainer, settings)
+    trainer.model_for = model_for or (server_policy if settings.server else local_policy)(trainer, settings)
     if run is not None:
         run.keep_metrics(lambda row: row["step"] <= start)
     with trainer.runner:
@@ -140,6 +141,16 @@ def local_policy(trainer: Any, settings: RlSettings) -> ModelFor:
     return lambda conversation: PolicyChat(policy, chat_format, conversation)
 
 
+def server_policy(trainer: Any, settings: RlSettings) -> ModelFor:
+    """Replies by a vLLM server, which TRL keeps supplied with the current weights."""
+    from trl.generation.vllm_client import VLLMClient
+
+    chat_format = trainer.scene.chat_format
+    client = VLLMClient(base_url=settings.server, connection_timeout=120.0)
+    policy = ServerPolicy(client, chat_format, trainer.scene.env.store, stop_ids(chat_format))
+    return lambda conversation: PolicyChat(policy, chat_format, conversation)
+
+
 def trainer_class() -> type[Any]:
     """`FatalAwareTrainer`, made on demand because TRL is heavy."""
     import torch
@@ -148,6 +159,8 @@ def trainer_class() -> type[Any]:
 
     class FatalAwareTrainer(GRPOTrainer):  # type: ignore[misc] # TRL is untyped here
         """`GRPOTrainer` with our rollouts, our batch and our loss."""
+
+        _last_loaded_step: int  # TRL's: the step whose weights the server has
 
         def __init__(
             self,
@@ -190,6 +203,9 @@ def trainer_class() -> type[Any]:
         def _generate_and_score_completions(self, inputs: list[dict[str, Any]]) -> dict[str, Any]:
             """Roll out this process's share of the generation; what travels on are the numbers of its rows."""
             settings = self.settings
+            if settings.server and self.state.global_step != self._last_loaded_step:
+                self.vllm_generation.sync_weights()
+                self._last_loaded_step = self.state.global_step
             number = self.state.global_step // settings.minibatches
             chosen = tasks_of_step(len(self.tasks), settings.prompts_per_step, settings.seed, number)
             slots = sorted({row["slot"] for row in inputs})
@@ -395,6 +411,9 @@ def rl_arguments(settings: RlSettings, temperature: float, out: Path) -> Any:
         temperature=temperature,
         bf16=settings.precision == "bf16",
         use_cpu=not cuda_available(),
+        use_vllm=bool(settings.server),
+        vllm_mode="server",
+        vllm_server_base_url=settings.server or None,
         gradient_checkpointing=settings.gradient_checkpointing,
         shuffle_dataset=False,
         remove_unused_columns=False,
