@@ -3,7 +3,7 @@
 The jail is made of kernel features that need no privileges and cannot be undone from inside: resource limits, fresh
 namespaces where the system allows them, Landlock (only the interpreter's own files can be read, only the working folder
 written) and a seccomp filter (no sockets, no new processes or programs, no signals, no tracing, no mounts). Forbidden
-substrings would be no safety at all (RECIPE 8.11). If Landlock or seccomp is missing, nothing is run.
+substrings would be no safety at all. If Landlock or seccomp is missing, nothing is run.
 
 Usage: ``python -I -B jail.py '{"ready_fd": 3, "cpu_s": 10, "memory_bytes": …, "file_bytes": …}' < code``. One byte is
 written to `ready_fd` once the jail is shut, so that the parent can tell its refusal from whatever the code does.

@@ -1,7 +1,7 @@
 """The toolbox: every call of a model goes through here, and whatever happens comes back as a typed `ToolResult`.
 
 A call is looked up, validated, run under a time limit with at most `max_parallel` others, and its text is scrubbed and
-capped. A failure's kind is decided by the class of the exception, never by reading text (RECIPE 8.3): the fatal-step
+capped. A failure's kind is decided by the class of the exception, never by reading text: the fatal-step
 counter of the paper (section 5) stands on it.
 """
 
