@@ -2,7 +2,7 @@
 
 Names and texts are compared by whole folded words, dates and numbers by value whatever their notation. A mention that
 is directly negated (``not Paris``) does not count. What a text offers besides is counted, because "the answer occurs in
-the response" rewards listing candidates (paper, section 7).
+the response" rewards listing candidates.
 """
 
 from __future__ import annotations

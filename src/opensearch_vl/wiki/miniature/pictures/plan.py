@@ -90,7 +90,7 @@ class Album:
         self._member = set(self._pictured)
 
     def _chance(self, entity: int) -> float:
-        """Well-connected entities are pictured more often, as on Wikipedia: seeds need an in-degree (paper, section 3.1)."""
+        """Well-connected entities are pictured more often, as on Wikipedia: seeds need links."""
         links = len(self._world.relations_of(entity)) + len(self._world.mentions_of(entity))
         return self._world.kind(entity).pictured * PICTURE_SHARE * min(1.3, max(0.15, 0.25 * (links - 1)))
 
