@@ -56,8 +56,6 @@ class Narrator:
                 return markup.link(title, name, "History")
             case 3:
                 return markup.link(title, f"the {world.kind(target).name} {name}")
-            case 4 if name == title:
-                return f"[[{title}]]'s namesake" if rng.random() < 0.05 else f"[[{title}]]"
             case _:
                 return markup.link(title, shown)
 
