@@ -19,7 +19,8 @@ from opensearch_vl.agent.transcript import ChatFormat, Tape
 from opensearch_vl.errors import TranscriptError
 from opensearch_vl.images import ImageStore
 from opensearch_vl.protocols import Message, Reply, Sampling, ToolSchema
-from opensearch_vl.rl.decoding import Decoder, Memory, Request
+from opensearch_vl.rl.decoding import Decoder, Request
+from opensearch_vl.rl.memory import Memory
 from opensearch_vl.types import ImageRef, Sampled, Usage
 
 
