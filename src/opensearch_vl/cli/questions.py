@@ -22,10 +22,7 @@ from opensearch_vl.cli.common import (
 )
 
 if TYPE_CHECKING:
-    from opensearch_vl.backends.image_index import LocalImageIndex
-    from opensearch_vl.backends.passages import LocalSearch
     from opensearch_vl.questions.counterfactual import Cell
-    from opensearch_vl.wiki.tables import WikiFolder
 
 app = typer.Typer(no_args_is_help=True, help="Questions: build them from a wiki folder, audit anybody's.")
 
@@ -53,8 +50,7 @@ def build(
     as_json: JsonOption = False,
 ) -> None:
     """Turn walks into questions: compose, fuzz, ground, filter, degrade; every rejection has its reason."""
-    from opensearch_vl.backends.ocr import RapidOcr
-    from opensearch_vl.backends.upscale import LanczosUpscaler
+    from opensearch_vl.cli.wiring import local_world
     from opensearch_vl.config import load_config
     from opensearch_vl.questions.build import QuestionTools, build_questions
     from opensearch_vl.questions.facts import Facts
@@ -62,18 +58,17 @@ def build(
     from opensearch_vl.questions.solvers import GuessCommonValue, OneImageSearch, common_values
     from opensearch_vl.runs import RunFolder
     from opensearch_vl.scoring.judges import ExactJudge
-    from opensearch_vl.wiki.tables import WikiFolder
 
     settings = load_config(QuestionSettings, config, overrides or ())
-    folder = WikiFolder(wiki)
     with progress() as bars:
-        _, pictures = _indexes(folder, index or wiki / "index")
+        world = local_world(wiki, index)
+        folder, pictures = world.wiki, world.image_index
         tools = QuestionTools(
             judge=ExactJudge(),
             filters=(GuessCommonValue(common_values(Facts(folder))), OneImageSearch(pictures, folder.images)),
             image_index=pictures,
-            ocr=RapidOcr() if ocr else None,
-            upscaler=LanczosUpscaler(),
+            ocr=world.ocr if ocr else None,
+            upscaler=world.upscaler,
         )
         bar = bars.add_task("Questions", total=num)
         manifest = {"wiki": folder.meta["name"], "seed": seed, "num": num}
@@ -104,21 +99,18 @@ def audit(
     as_json: JsonOption = False,
 ) -> None:
     """Measure shortcuts, leaks, duplicates and variety of a set of questions; changes nothing."""
+    from opensearch_vl.cli.wiring import local_world
     from opensearch_vl.images import ImageStore
     from opensearch_vl.questions.audit import audit_solvers, check_against_wiki, read_tasks, shape
     from opensearch_vl.questions.counterfactual import counterfactuals, solve_all
     from opensearch_vl.questions.facts import Facts
     from opensearch_vl.scoring.judges import ExactJudge
-    from opensearch_vl.wiki.tables import WikiFolder
 
-    folder = WikiFolder(wiki)
     tasks = read_tasks(file)
-    search, pictures = _indexes(folder, index or wiki / "index")
-    from opensearch_vl.backends.readers import WikiPageReader
-
-    reader = WikiPageReader(folder)
+    world = local_world(wiki, index)
+    folder = world.wiki
     store = ImageStore((file if file.is_dir() else file.parent) / "images", fallbacks=(folder.images,))
-    solvers = audit_solvers(tasks, search, pictures, store, reader)
+    solvers = audit_solvers(tasks, world.search, world.image_index, store, world.reader)
     judge = ExactJudge()
     cells = asyncio.run(solve_all(tasks, solvers, judge, seed=seed))
     table: list[dict[str, Any]] = [_row(cell) for cell in cells]
@@ -135,18 +127,6 @@ def audit(
     emit(result, as_json, lambda: _print_audit(result))
     if findings:
         raise typer.Exit(EXIT_PARTIAL)
-
-
-def _indexes(wiki: WikiFolder, folder: Path) -> tuple[LocalSearch, LocalImageIndex]:
-    from opensearch_vl.backends.image_index import LocalImageIndex
-    from opensearch_vl.backends.passages import LocalSearch
-
-    passages, pictures = folder / "passages", folder / "pictures"
-    if not passages.exists():
-        LocalSearch.build(wiki, passages)
-    if not pictures.exists():
-        LocalImageIndex.build(wiki, pictures)
-    return LocalSearch(passages), LocalImageIndex(pictures)
 
 
 def _row(cell: Cell) -> dict[str, Any]:

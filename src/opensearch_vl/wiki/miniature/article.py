@@ -153,15 +153,15 @@ def lead(world: World, entity: int, narrator: Narrator) -> str:
         opening = f"{name} was {article_word} {people} {trades}, best known for work of the {period}."
     elif kind.domain == "Organism":
         opening = (
-            f"{name} is a {kind.name} of the family {markup.link(family_of(world, entity))}, native to [[{country}]]."
+            f"{name} is {kind.a_noun} of the family {markup.link(family_of(world, entity))}, native to [[{country}]]."
         )
         opening += f" It became known to science in the {period}."
     elif kind.domain == "Artifact":
         material = hubs.materials[entity % len(hubs.materials)]
         made = markup.link(material, material.lower()) if rng.random() < 0.5 else f"[[{material.lower()}]]"
-        opening = f"{name} is a {kind.name} from [[{country}]], worked in {made}, known since the {period}."
+        opening = f"{name} is {kind.a_noun} from [[{country}]], worked in {made}, known since the {period}."
     else:
-        opening = f"{name} is a {kind.name} in [[{country}]]." + (
+        opening = f"{name} is {kind.a_noun} in [[{country}]]." + (
             f" Its best years were the {period}." if rng.random() < 0.6 else ""
         )
     return opening + others
@@ -201,7 +201,7 @@ def _tail(world: World, entity: int, rng: random.Random) -> list[str]:
     kind, country, year = world.kind(entity), _country(world, entity), world.year(entity)
     out = []
     if rng.random() < 0.15:
-        out.append(f"== See also ==\n* [[List of {kind.name}s in {country}]]\n* [[Outline of {country}]]")
+        out.append(f"== See also ==\n* [[List of {kind.plural} in {country}]]\n* [[Outline of {country}]]")
     if rng.random() < 0.7:
         out.append("== References ==\n{{reflist}}")
     if rng.random() < 0.3:
@@ -212,7 +212,7 @@ def _tail(world: World, entity: int, rng: random.Random) -> list[str]:
     if kind.domain == "Person":
         given = world.name(entity).removesuffix(world.stems[entity]).strip()
         footer.append(f"{{{{DEFAULTSORT:{world.stems[entity]}, {given}}}}}")
-    footer += [f"[[Category:{kind.name.capitalize()}s in {country}]]", f"[[Category:{year // 10 * 10}s]]"]
+    footer += [f"[[Category:{kind.plural.capitalize()} in {country}]]", f"[[Category:{year // 10 * 10}s]]"]
     if rng.random() < 0.1:
         footer.append(f"[[fr:{world.name(entity)}]]")
     out.append("\n".join(footer))
@@ -221,6 +221,6 @@ def _tail(world: World, entity: int, rng: random.Random) -> list[str]:
 
 def _stub(world: World, entity: int, narrator: Narrator) -> str:
     kind, country = world.kind(entity), _country(world, entity)
-    text = f"'''{world.name(entity)}''' is a {kind.name} in [[{country}]]."
+    text = f"'''{world.name(entity)}''' is {kind.a_noun} in [[{country}]]."
     said = " ".join(narrator.mentions()[:3])
-    return f"{text} {said}\n\n{{{{{country}-stub}}}}\n[[Category:{kind.name.capitalize()}s in {country}]]"
+    return f"{text} {said}\n\n{{{{{country}-stub}}}}\n[[Category:{kind.plural.capitalize()} in {country}]]"

@@ -51,7 +51,7 @@ def _person(
 PEOPLE = (
     _person("architect", 5.5, "Infobox architect", "architect designer", "architect",
             (_STUDY, relation("practice", "company", 0.5, "{s} practised with {t}", "{s} gave work to {t}"),),
-            (Attribute("medal", code("Medal", 4), 0.4, "{s} received the builders' medal numbered {v}"),
+            (Attribute("medal", code("", 4), 0.4, "{s} received the builders' medal numbered {v}"),
              Attribute("active_years", span(30), 0.6, "{s} was in practice {v}"))),
     _person("artist", 7, "Infobox artist", "artist designer", "painter|sculptor|engraver",
             (relation("patrons", "patron", 0.62, "{s} enjoyed the support of {t}|The chief patron of {n} was {t}",
@@ -72,7 +72,7 @@ PEOPLE = (
     _person("engineer", 4.5, "Infobox person", "engineer scholar", "engineer|clockmaker|cartographer",
             (_STUDY, _EMPLOYER),
             (Attribute("known_for", coined("{} escapement"), 0.5, "{s} devised the {v}"),
-             Attribute("patent", code("Patent", 5), 0.5, "The first patent of {n} was filed as {v}"))),
+             Attribute("patent", code("", 5), 0.5, "The first patent of {n} was filed under {v}"))),
     _person("officeholder", 5, "Infobox officeholder", "officeholder patron", "politician",
             (relation("successor", "officeholder", 0.81,
                 "{s} was succeeded in office by {t}|The successor of {n} was {t}",

@@ -105,21 +105,21 @@ def coin(rng: random.Random, language: Language, syllables: int = 2) -> str:
 
 
 def place(rng: random.Random, language: Language, syllables: int = 2) -> str:
-    """A place name."""
-    return _finish(rng, language, syllables, language.places)
+    """A place name of six letters or more: shorter ones are too often words or towns of the real world."""
+    return _finish(rng, language, syllables, language.places, 6)
 
 
 def surname(rng: random.Random, language: Language, syllables: int = 2) -> str:
     """A family name."""
-    return _finish(rng, language, syllables, language.surnames)
+    return _finish(rng, language, syllables, language.surnames, 5)
 
 
 def given(rng: random.Random, language: Language, female: bool) -> str:
     """A given name."""
-    return _finish(rng, language, 1, language.women if female else language.men)
+    return _finish(rng, language, 1, language.women if female else language.men, 4)
 
 
-def _finish(rng: random.Random, language: Language, syllables: int, endings: tuple[str, ...]) -> str:
+def _finish(rng: random.Random, language: Language, syllables: int, endings: tuple[str, ...], shortest: int) -> str:
     while True:
         stem, ending = _syllables(rng, language, syllables), rng.choice(endings)
         if ending[0] in _VOWELS:
@@ -127,7 +127,7 @@ def _finish(rng: random.Random, language: Language, syllables: int, endings: tup
         elif len(stem) > 2 and stem[-1] not in _VOWELS and stem[-2] not in _VOWELS:
             stem = stem[:-1]
         word = stem + ending
-        if len(word) >= 4 and not _CRUDE.search(plain(word)):
+        if len(word) >= shortest and not _CRUDE.search(plain(word)):
             return word[0].upper() + word[1:]
 
 

@@ -13,7 +13,7 @@ from opensearch_vl.wiki.miniature.world import World
 
 MENTION_SHARE = 0.85
 """Probability that a page speaks of an entity whose infobox names it: what makes "search the bridge's real name" a
-shortcut, which fuzzing then closes (RECIPE 3.3)."""
+shortcut, which fuzzing then closes (paper, section 3.3)."""
 MAX_MENTIONS = 30
 """A page speaks of at most this many such entities."""
 STATED_SHARE = 0.9
@@ -56,8 +56,6 @@ class Narrator:
                 return markup.link(title, name, "History")
             case 3:
                 return markup.link(title, f"the {world.kind(target).name} {name}")
-            case 4 if name == title:
-                return f"[[{title}]]'s namesake" if rng.random() < 0.05 else f"[[{title}]]"
             case _:
                 return markup.link(title, shown)
 

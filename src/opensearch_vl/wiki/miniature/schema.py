@@ -81,6 +81,20 @@ class Kind:
     filler: tuple[str, ...]
     professions: tuple[str, ...] = ()
 
+    @property
+    def plural(self) -> str:
+        """The noun's plural."""
+        if self.name == "fish":
+            return "fish"
+        if self.name.endswith("y") and self.name[-2] not in "aeiou":
+            return self.name[:-1] + "ies"
+        return self.name + ("es" if self.name.endswith(("ch", "x")) else "s")
+
+    @property
+    def a_noun(self) -> str:
+        """The noun with its article: ``"an island"``."""
+        return f"{'an' if self.name[0] in 'aeio' else 'a'} {self.name}"
+
 
 def relation(
     key: str,

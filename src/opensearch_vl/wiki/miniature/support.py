@@ -40,7 +40,7 @@ class ListPlan:
 def list_plans(countries: tuple[str, ...], number: int) -> list[ListPlan]:
     """The first `number` list pages, of all four sorts in turn."""
     lists = [
-        ListPlan(f"List of {kind.name}s in {title}", kind.name, place, None)
+        ListPlan(f"List of {kind.plural} in {title}", kind.name, place, None)
         for kind in KINDS
         for place, title in enumerate(countries)
     ]
