@@ -1,6 +1,9 @@
 """The whole chain on a small miniature: sums match, nothing twice, killed and resumed to the same digest."""
 
+import copy
+import importlib.util
 from collections import Counter
+from pathlib import Path
 
 import pytest
 
@@ -179,3 +182,35 @@ def test_records_are_plain_json_lines(whole) -> None:
 def test_infobox_keys_survive_the_redaction_of_secrets(whole) -> None:
     stored = (whole[0] / "records.jsonl").read_text(encoding="utf-8")
     assert "[redacted]" not in stored
+
+
+def checker():
+    file = Path(__file__).parents[2] / "benchmarks" / "check_questions.py"
+    spec = importlib.util.spec_from_file_location("check_questions", file)
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
+def test_the_independent_checker_passes_every_question_and_can_fail(wiki, whole) -> None:
+    module = checker()
+    out, _ = whole
+    tables = module.Wiki(wiki.root)
+    records = list(read_json_lines(out / "records.jsonl"))
+    final = [record for record in records if record["task"]]
+    assert [p for record in final for p in module.check(record, tables, out, module.COMMON)] == []
+    assert list(module.check_run(records, read_manifest(out))) == []
+
+    def broken(change):
+        record = copy.deepcopy(final[0])
+        change(record["task"])
+        return " ".join(module.check(record, tables, out, module.COMMON))
+
+    title = final[0]["task"]["provenance"]["path"][1]
+    assert "can be read" in broken(lambda t: t.update(question=f"Who is {title}?"))
+    assert "the page states" in broken(lambda t: t["gold"].update(answer="31 May 1700"))
+    assert "does not fit it alone" in broken(lambda t: t["provenance"]["descriptors"][1]["predicates"].clear())
+    assert "no infobox states" in broken(lambda t: t["provenance"]["hops"][0].update(relation="x"))
+    assert "not the page's" in broken(lambda t: t["images"][0].update(sha256="0" * 64))
+    assert "is not on the anchor's page" in broken(lambda t: t["provenance"]["picture"].update(file="x.png"))
+    assert list(module.check_run([*records, records[0]], read_manifest(out))) != []
