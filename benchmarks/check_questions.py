@@ -6,10 +6,10 @@ Reads `records.jsonl` as plain JSON and the Parquet files with pyarrow; imports 
 final question it checks: the path exists and has no repeated page; each hop is stated by the infobox it names; the
 answer is what the answer page states under the attribute, at most six words long, stated once, and nowhere on the
 pages before it; the predicates of every descriptor, counted over *all* rows, fit exactly the described entity; bridges
-and answer are described in order, each relative to the page before it; no title, redirect or alias of any page of the path, nor the
-answer, can be read in the question; the picture belongs to the anchor's page and lies in the run; no picture and no
-(answer page, attribute) is used more often than the run's settings allow; records are counted once each and the stage
-table of the manifest adds up. Exit status 1 if anything fails.
+and answer are described in order, each relative to the page before it; no title, redirect or alias of any page of the
+path, nor the answer, can be read in the question; the picture belongs to the anchor's page and lies in the run; no
+picture and no (answer page, attribute) is used more often than the run's settings allow; records are counted once each
+and the stage table of the manifest adds up. Exit status 1 if anything fails.
 """
 
 import argparse
@@ -196,12 +196,12 @@ def check_run(records, manifest):
 COMMON = frozenset(
     re.findall(
         r"\w+",
-        """a an the of in on at to for from by with and or not is was are it its he she his her they who whom whose which what
-        when where how did does do has have one two three four first last old new great long day month year date time number
-        name place person people picture image building object species animal plant subject work city town village river
-        lake mountain island sea museum church hall house tower bridge station school university library castle park art
-        book mayor owner founder architect director spouse mother father student born died open opened country state region
-        tall height width weight length area population style material""",
+        """a an the of in on at to for from by with and or not is was are it its he she his her they who whom whose
+        which what when where how did does do has have one two three four first last old new great long day month year
+        date time number name place person people picture image building object species animal plant subject work city
+        town village river lake mountain island sea museum church hall house tower bridge station school university
+        library castle park art book mayor owner founder architect director spouse mother father student born died open
+        opened country state region tall height width weight length area population style material""",
     )
 )
 """A name made of these words alone cannot be told from ordinary wording."""
