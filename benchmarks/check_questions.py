@@ -23,7 +23,7 @@ from pathlib import Path
 
 import pyarrow.parquet as pq
 
-STAGES = ["relations", "compose", "fuzz", "leak", "anchor", "dedupe", "screen"]
+STAGES = ["relations", "compose", "fuzz", "leak", "write", "anchor", "dedupe", "screen"]
 MONTHS = [
     "January", "February", "March", "April", "May", "June", "July", "August", "September", "October", "November",
     "December",
