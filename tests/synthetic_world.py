@@ -1,18 +1,23 @@
-"""A world of made-up entities in memory: tasks with pictures, expert trajectories, and the tools to roll them out.
+"""A world of made-up entities in memory: tasks with pictures, expert trajectories, and tools to roll them out with.
 
 Every entity has a picture (a coloured pattern), a name and a founding year. A task shows the picture, sharp or blurred,
 and asks for the year; the expert sharpens a blurred picture, searches for it, searches for the name, and answers.
 """
 
+import asyncio
+import json
 import random
 from collections.abc import Sequence
 from dataclasses import dataclass
 
 from PIL import Image, ImageFilter
 
-from opensearch_vl.images import ImageStore
-from opensearch_vl.protocols import ImagePart, Message, TextPart
+from opensearch_vl.agent.environment import Environment
+from opensearch_vl.agent.settings import AgentSettings, SamplingSettings
+from opensearch_vl.images import ImageBank, ImageStore
+from opensearch_vl.protocols import ImagePart, Message, TextPart, ToolSchema
 from opensearch_vl.types import (
+    FailureKind,
     Gold,
     ImageRef,
     Observation,
@@ -22,6 +27,8 @@ from opensearch_vl.types import (
     TaskView,
     Termination,
     ToolCall,
+    ToolFailure,
+    ToolResult,
     Trajectory,
     Verdict,
 )
@@ -144,8 +151,72 @@ def records(store: ImageStore, num: int, seed: int = 0) -> list[RolloutRecord]:
 
 
 def _call_step(index: int, thought: str, made: ToolCall, observation: Observation) -> Step:
-    import json
-
     body = json.dumps({"name": made.name, "arguments": made.arguments})
     text = f"<think>{thought}</think><tool_call>{body}</tool_call>"
     return Step(index=index, text=text, thought=thought, call=made, well_formed=True, observation=observation)
+
+
+class Tools:
+    """The three tools of the world, as an environment needs them.
+
+    Args:
+        entities: Who can be found.
+        broken: Names of tools that always fail.
+        seconds: How long a call takes.
+    """
+
+    def __init__(self, entities: Sequence[Entity], broken: frozenset[str] = frozenset(), seconds: float = 0.0) -> None:
+        self.by_picture = {entity.picture.sha256: entity for entity in entities}
+        self.by_blur = {entity.blurred.sha256: entity for entity in entities}
+        self.by_name = {entity.name: entity for entity in entities}
+        self.broken = broken
+        self.seconds = seconds
+        self.num_calls = 0
+
+    names = ("image_search", "text_search", "sharpen")
+
+    def schemas(self) -> tuple[ToolSchema, ...]:
+        arguments = {"image_search": "url", "text_search": "q", "sharpen": "image"}
+        return tuple(
+            ToolSchema(name, f"{name} of the world", {"type": "object", "required": [arguments[name]]})
+            for name in self.names
+        )
+
+    def key(self, made: ToolCall) -> str:
+        return json.dumps([made.name, made.arguments], sort_keys=True)
+
+    async def call(self, made: ToolCall, bank: ImageBank) -> ToolResult:
+        self.num_calls += 1
+        await asyncio.sleep(self.seconds)
+        if made.name in self.broken:
+            return _failed(FailureKind.BACKEND_DOWN, "The service is down.")
+        if made.name not in self.names:
+            return _failed(FailureKind.UNKNOWN_TOOL, "There is no such tool.")
+        value = str(next(iter(made.arguments.values()), ""))
+        if made.name == "text_search":
+            found = self.by_name.get(value)
+            text = f"[Passage 1]\nTitle: {found.name}\nSummary: Founded in {found.year}." if found else "No results."
+            return ToolResult(observation=Observation(text=text))
+        shown = dict(zip(bank.ids(), bank, strict=True)).get(value)
+        if shown is None:
+            return _failed(FailureKind.BAD_INPUT, "There is no such picture.")
+        if made.name == "sharpen":
+            blurred = self.by_blur.get(shown.sha256)
+            return ToolResult(observation=Observation(text="Sharpened.", image=blurred.picture if blurred else shown))
+        entity = self.by_picture.get(shown.sha256)
+        return ToolResult(
+            observation=Observation(text=f"[Match 1]\nTitle: {entity.name}" if entity else "No confident match.")
+        )
+
+
+def environment(
+    store: ImageStore, tools: Tools, temperature: float = 1.0, reply_tokens: int = 48, **changes: object
+) -> Environment:
+    """A real environment, profile `miniature`, around the world's tools."""
+    sampling = SamplingSettings(temperature=temperature, max_tokens=reply_tokens)
+    base: dict[str, object] = {"profile": "miniature", "parsing": "strict", "max_turns": 5, "list_pictures": False}
+    return Environment(tools, AgentSettings.model_validate(base | {"sampling": sampling} | changes), store)
+
+
+def _failed(kind: FailureKind, text: str) -> ToolResult:
+    return ToolResult(observation=Observation(text=text), failure=ToolFailure(kind=kind, message=text))

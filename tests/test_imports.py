@@ -6,7 +6,19 @@ from pathlib import Path
 import pytest
 
 PACKAGE = Path(__file__).parents[1] / "src" / "opensearch_vl"
-SPINE = ["types", "errors", "redaction", "seeds", "text", "registry", "config", "images", "runs", "protocols"]
+SPINE = [
+    "types",
+    "errors",
+    "redaction",
+    "seeds",
+    "text",
+    "registry",
+    "config",
+    "decoding",
+    "images",
+    "runs",
+    "protocols",
+]
 ROOMS = [
     "prompts", "wiki", "backends", "tools", "questions", "agent", "scoring", "sft", "rl", "evaluation", "viewer", "demo", "cli",
 ]  # fmt: skip

@@ -230,10 +230,23 @@ def test_osvl_ask_in_both_modes(mode: str, script: list[Line], photo: Path, serv
 
 def test_osvl_ask_json(photo: Path, serve: Callable[..., StubOpenAI]) -> None:
     server = serve(TAGS, models=["the-only-one"])
-    done = osvl_ask(photo, "When?", "--base-url", server.url, "--layout", "infer", "--json", "--set", "max_turns=5")
+    done = osvl_ask(
+        photo,
+        "When?",
+        "--base-url",
+        server.url,
+        "--layout",
+        "infer",
+        "--json",
+        "--set",
+        "max_turns=5",
+        "--extra",
+        '{"temperature": null, "x": 1}',
+    )
     assert done.exit_code == 0 and done.stderr == ""
     result = json.loads(done.stdout)
     assert result["answer"].startswith("It opened") and result["termination"] == "answered"
+    assert "temperature" not in server.requests[0] and server.requests[0]["x"] == 1
     assert result["trajectory"]["model"] == "the-only-one" and result["usage"]["prompt_tokens"] == 200
 
 
@@ -273,6 +286,7 @@ def test_osvl_ask_fails_with_one_line(
         ),
         ((photo, "?", "--base-url", server.url, "--model", "m", "--layout", "odd"), 2, "layout"),
         ((photo, "?", "--base-url", server.url, "--model", "m", "--price", "cheap"), 2, "--price"),
+        ((photo, "?", "--base-url", server.url, "--model", "m", "--extra", "[1]"), 2, "--extra"),
         ((photo, "?", "--base-url", "localhost:8000", "--model", "m"), 2, "not the address"),
     ]
     monkeypatch.setattr(ask_module, "chat_model", _without_retries(ask_module.chat_model))

@@ -209,7 +209,9 @@ def _wrap(inner: st.SearchStrategy[str]) -> st.SearchStrategy[str]:
     return st.one_of(
         st.builds("[[File:A b.jpg|thumb|{} cap]]".format, inner),
         st.builds("{{{{tpl|{}|x={}}}}}".format, inner, inner),
-        st.builds("<ref>{}</ref>".format, inner),
+        st.builds(
+            "<ref>{}</ref>".format, LINKS
+        ),  # MediaWiki ends a reference at the first </ref>, mwparserfromhell nests them
         st.builds("<!-- {} -->".format, LINKS),
         st.builds("'''{}'''".format, inner),
         st.builds("<div>{}</div>".format, inner),

@@ -165,7 +165,7 @@ class Decoder:
             }
         out = self.model.model(
             input_ids=ids.to(self.device),
-            attention_mask=cache.mask(ids.shape[1]),
+            attention_mask=cache.mask(ids.shape[1], self.model.dtype),
             position_ids=positions.to(self.device),
             cache=cache,
             use_cache=True,
@@ -260,14 +260,16 @@ class RaggedCache:
                 target.append(buffer)
         return cache
 
-    def mask(self, num_new: int) -> Tensor:
-        """Which keys ``[B, 1, num_new, K]`` each new token sees: those up to itself in its own row."""
+    def mask(self, num_new: int, dtype: Any) -> Tensor:
+        """What is added to attention scores ``[B, 1, num_new, K]``: 0 up to a token's own place in its row, then −∞."""
         import torch
 
         device = self.lengths.device
         self._end = int(self.lengths.max()) + num_new
         query = self.lengths[:, None] + torch.arange(num_new, device=device)
-        return (torch.arange(self._end, device=device) <= query[:, :, None])[:, None]
+        seen = torch.arange(self._end, device=device) <= query[:, :, None]
+        hidden = torch.zeros(seen.shape, dtype=dtype, device=device).masked_fill_(~seen, -torch.inf)
+        return hidden[:, None]
 
     def update(self, key: Tensor, value: Tensor, layer: int, *_: Any, **__: Any) -> tuple[Tensor, Tensor]:
         """Write new keys and values ``[B, H, Q, D]`` after each row's own end; returns the whole buffers up to the end.

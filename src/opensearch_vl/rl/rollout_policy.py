@@ -11,9 +11,12 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Sequence
 from dataclasses import dataclass
+from pathlib import Path
 
+from opensearch_vl.agent.pixels import Pixels
 from opensearch_vl.agent.transcript import ChatFormat, Tape
 from opensearch_vl.errors import TranscriptError
+from opensearch_vl.images import ImageStore
 from opensearch_vl.protocols import Message, Reply, Sampling, ToolSchema
 from opensearch_vl.rl.decoding import Decoder, Memory, Request
 from opensearch_vl.types import ImageRef, Sampled, Usage
@@ -181,3 +184,37 @@ class PolicyChat:
     def close(self) -> None:
         """Free what is held of the conversation."""
         self.policy.close(self.conversation)
+
+
+def load_policy(
+    checkpoint: Path | str,
+    store: ImageStore,
+    *,
+    max_pixels: int | None = None,
+    max_rows: int = 128,
+    lockstep: bool = False,
+) -> tuple[LocalPolicy, ChatFormat]:
+    """A checkpoint directory as a policy in this process, and its chat format.
+
+    Args:
+        checkpoint: What fine-tuning or reinforcement learning wrote.
+        store: Where the pictures of conversations are.
+        max_pixels: Bound on the pixels of a picture as the model sees it; None keeps the checkpoint's.
+        max_rows: Turns decoded together.
+        lockstep: See `LocalPolicy`.
+
+    Raises:
+        MissingExtra: Without torch and transformers.
+        TranscriptError: If the checkpoint does not speak the Qwen3-VL chat format.
+    """
+    chat_format = ChatFormat.load(checkpoint, max_pixels=max_pixels)
+    from transformers import AutoModelForImageTextToText
+
+    model = AutoModelForImageTextToText.from_pretrained(checkpoint, trust_remote_code=False)
+    decoder = Decoder(model, Pixels(chat_format, store), stop_ids(chat_format))
+    return LocalPolicy(decoder, Path(checkpoint).name, max_rows=max_rows, lockstep=lockstep), chat_format
+
+
+def stop_ids(chat_format: ChatFormat) -> list[int]:
+    """Tokens that end a turn: ``<|im_end|>`` and the end of text."""
+    return sorted({chat_format.im_end, int(chat_format.tokenizer.pad_token_id)})

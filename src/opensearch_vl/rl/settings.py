@@ -6,9 +6,12 @@ from typing import Literal
 
 from pydantic import Field
 
+from opensearch_vl.agent.settings import AgentSettings
 from opensearch_vl.config import Config
 from opensearch_vl.rl.advantage import Estimator, Mode
 from opensearch_vl.rl.loss import LossSettings
+from opensearch_vl.scoring.score import RewardSettings
+from opensearch_vl.sft.trajectory_config import JudgeSettings
 
 
 class RlSettings(Config):
@@ -74,3 +77,12 @@ class RlSettings(Config):
     report_to: tuple[Literal["wandb", "tensorboard"], ...] = ()
     seed: int = 0
     threads: int | None = Field(default=None, gt=0)
+
+
+class RlConfig(Config):
+    """Configuration of `osvl train rl`: the training, the agent that is trained, how it is scored and by whom."""
+
+    rl: RlSettings = RlSettings()
+    agent: AgentSettings = AgentSettings()
+    reward: RewardSettings = RewardSettings()
+    judge: JudgeSettings = JudgeSettings()

@@ -23,7 +23,7 @@ from opensearch_vl.rl.batch import Batch, make_batch
 from opensearch_vl.rl.decoding import Decoder
 from opensearch_vl.rl.loss import normaliser, policy_loss
 from opensearch_vl.rl.metrics import alarms, rollout_metrics
-from opensearch_vl.rl.rollout_policy import LocalPolicy, PolicyChat
+from opensearch_vl.rl.rollout_policy import LocalPolicy, PolicyChat, stop_ids
 from opensearch_vl.rl.rollouts import ModelFor, Outcome, Scene, roll_out, tasks_of_step, unscored_reasons
 from opensearch_vl.rl.settings import RlSettings
 from opensearch_vl.runs import RunFolder
@@ -135,8 +135,7 @@ def train_rl(
 def local_policy(trainer: Any, settings: RlSettings) -> ModelFor:
     """Replies by the trained model itself, one `PolicyChat` per conversation."""
     chat_format = trainer.scene.chat_format
-    stop_ids = {chat_format.im_end, int(chat_format.tokenizer.pad_token_id)}
-    decoder = Decoder(trainer.accelerator.unwrap_model(trainer.model), trainer.pixels, sorted(stop_ids))
+    decoder = Decoder(trainer.accelerator.unwrap_model(trainer.model), trainer.pixels, stop_ids(chat_format))
     policy = LocalPolicy(decoder, max_rows=settings.max_rows, lockstep=settings.lockstep)
     return lambda conversation: PolicyChat(policy, chat_format, conversation)
 

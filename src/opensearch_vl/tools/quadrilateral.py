@@ -8,9 +8,8 @@ picture by fitting a line to each side. The result is never mirrored and never t
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from itertools import combinations
 
 import numpy as np
 from numpy.typing import NDArray
@@ -29,7 +28,15 @@ _OUTSIDE = 0.25
 """How far a corner may lie outside the frame, in parts of its size (a page that is cut off by the frame)."""
 _SUPPORT_CLOSED, _SUPPORT_LINES = 0.6, 0.85
 """Part of each side along which an edge must run: for closed outlines, and for sides put together from lines."""
+_CUT_OFF_VALUE, _MIN_AREA_CUT_OFF = 0.5, 0.15
+"""A page cut off by the frame, one side of which is the frame itself: it counts as half as large as a whole one, and
+must be large, or any three lines at the frame would do."""
+_MAX_OUTLINE = 10
+"""Corners of an outline that may still be a page with some corners cut, rounded or hidden."""
 _MAX_LINES, _MAX_SEGMENTS = 12, 200
+_AREA_LEVELS = (0.1, 0.25, 0.4, 0.55, 0.7, 0.8, 0.88, 0.95)
+_NEAR_PX = 8.0
+"""How far the sides of a candidate may lie from edges before they are moved onto them, on the reduced copy."""
 _SAMPLES = 64
 
 
@@ -91,12 +98,12 @@ def find_quadrilateral(rgb: Rgb) -> Points | None:
     best_value = 0.0
     for edges in _edge_maps(small):
         for quad, needed in _candidates(edges):
-            area = _area(quad)
-            if area <= best_value or not _plausible(quad, area, size):
+            if _area(quad) <= best_value or _value(quad, edges, 0.5 * needed, size, _NEAR_PX) == 0.0:
                 continue
-            support = edges.support(quad)
-            if support.min() >= needed and area * support.mean() > best_value:
-                best, best_value = quad, area * float(support.mean())
+            snapped = _refine(small, quad, _NEAR_PX)
+            value = _value(snapped, edges, needed, size, 2.0)
+            if value > best_value:
+                best, best_value = snapped, value
     if best is None:
         return None
     factor = np.array([width / size[0], height / size[1]])
@@ -104,24 +111,38 @@ def find_quadrilateral(rgb: Rgb) -> Points | None:
     return _ordered(_refine(rgb, full, reach_px=2.0 + 3.0 / scale))
 
 
+def _value(quad: Points, edges: _Edges, needed: float, size: tuple[int, int], reach_px: float) -> float:
+    """Area weighted by how well edges within `reach_px` support the sides; 0 for what is no page."""
+    on_frame = _on_frame(quad, size)
+    if on_frame.sum() > 1 or not _plausible(quad, size, _MIN_AREA_CUT_OFF if on_frame.any() else _MIN_AREA):
+        return 0.0
+    support = edges.support(quad, reach_px)[~on_frame]
+    if support.min() < needed:
+        return 0.0
+    return _area(quad) * float(support.mean()) * (_CUT_OFF_VALUE if on_frame.any() else 1.0)
+
+
 # ------------------------------------------------------------------------------------------------ edges
 
 
 @dataclass(frozen=True, slots=True)
 class _Edges:
-    """An edge map ``[h, w]``, how far each pixel is from an edge, the gradient, and straight pieces ``[N, 4]``."""
+    """What outlines are taken from, how far each pixel is from an edge, the gradient, and straight pieces.
 
-    binary: NDArray[np.uint8]
+    All are ``[h, w]`` but the pieces, which are ``[N, 4]``: x1, y1, x2, y2.
+    """
+
+    masks: tuple[NDArray[np.uint8], ...]
     distance: NDArray[np.float32]
     gradient: tuple[NDArray[np.float32], NDArray[np.float32]]
     segments: Points | None
 
-    def support(self, quad: Points) -> Points:
-        """For each side, the part of it along which an edge of its direction runs within 2 pixels; ``[4]``.
+    def support(self, quad: Points, reach_px: float) -> Points:
+        """For each side, the part of it along which an edge of its direction runs within `reach_px`; ``[4]``.
 
         What lies outside the frame is left out; a side with less than half of its length inside has no support.
         """
-        height, width = self.binary.shape
+        height, width = self.distance.shape
         found = np.zeros(4)
         for i, (start, end) in enumerate(zip(quad, np.roll(quad, -1, axis=0), strict=True)):
             along = np.linspace(0.02, 0.98, _SAMPLES)[:, None]
@@ -134,7 +155,7 @@ class _Edges:
             side = (end - start) / max(float(np.linalg.norm(end - start)), 1e-6)
             across = np.abs(self.gradient[0][y, x] * -side[1] + self.gradient[1][y, x] * side[0])
             strength = np.hypot(self.gradient[0][y, x], self.gradient[1][y, x])
-            found[i] = np.mean((self.distance[y, x] <= 2.0) & (across >= 0.8 * strength))
+            found[i] = np.mean((self.distance[y, x] <= reach_px) & (across >= 0.8 * strength))
         return found
 
 
@@ -149,13 +170,25 @@ def _edge_maps(rgb: Rgb) -> Iterator[_Edges]:
         otsu, _ = cv2.threshold(smooth, 0, 255, cv2.THRESH_BINARY + cv2.THRESH_OTSU)
         dx = cv2.GaussianBlur(cv2.Sobel(smooth, cv2.CV_32F, 1, 0), (0, 0), 1.5)
         dy = cv2.GaussianBlur(cv2.Sobel(smooth, cv2.CV_32F, 0, 1), (0, 0), 1.5)
-        segments = _straight(smooth)
-        for high in dict.fromkeys((max(float(otsu), 60.0), 60.0, 24.0) if index == 0 else (40.0, 18.0)):
+        levels = (max(otsu, 60.5), 60.0, 24.0) if index == 0 else (40.0, 18.0)
+        for high in levels:
             canny = cv2.Canny(smooth, high / 2, high, L2gradient=True)
             binary = cv2.morphologyEx(canny, cv2.MORPH_CLOSE, np.ones((5, 5), np.uint8))
             distance = cv2.distanceTransform(255 - canny, cv2.DIST_L2, 3)
-            yield _Edges(binary, distance, (dx, dy), segments)
-            segments = None  # they do not depend on the threshold: once per channel is enough
+            last = high == levels[-1]  # areas and straight lines do not depend on the threshold: once per channel
+            masks = (binary, *(_areas(smooth) if last else ()))
+            yield _Edges(masks, distance, (dx, dy), _straight(smooth) if last else None)
+
+
+def _areas(channel: NDArray[np.uint8]) -> Iterator[NDArray[np.uint8]]:
+    """Light against dark areas at several levels, cleared of thin lines, for pages whose outline clutter touches."""
+    import cv2
+
+    kernel = np.ones((9, 9), np.uint8)
+    for level in np.unique(np.quantile(channel, _AREA_LEVELS).astype(int)):
+        light = (channel > level).astype(np.uint8)
+        for mask in (light, 1 - light):
+            yield cv2.morphologyEx(cv2.morphologyEx(mask, cv2.MORPH_CLOSE, kernel[:5, :5]), cv2.MORPH_OPEN, kernel)
 
 
 def _straight(channel: NDArray[np.uint8]) -> Points | None:
@@ -173,9 +206,9 @@ def _candidates(edges: _Edges) -> Iterator[tuple[Points, float]]:
     """Quadrilaterals with the support that each must have."""
     import cv2
 
-    height, width = edges.binary.shape
+    height, width = edges.distance.shape
     least = _MIN_AREA * height * width
-    contours, _ = cv2.findContours(edges.binary, cv2.RETR_LIST, cv2.CHAIN_APPROX_SIMPLE)
+    contours = [contour for mask in edges.masks for contour in _outlines(mask)]
     for contour in contours:
         hull = cv2.convexHull(contour)
         if len(contour) < 4 or cv2.contourArea(hull) < least:
@@ -183,12 +216,19 @@ def _candidates(edges: _Edges) -> Iterator[tuple[Points, float]]:
         length = cv2.arcLength(hull, True)
         for tolerance in (0.01, 0.03):
             outline = cv2.approxPolyDP(hull, tolerance * length, True)[:, 0].astype(np.float64)
-            quad = _to_four_sides(outline)
+            quad = _to_four_sides(outline) if len(outline) <= _MAX_OUTLINE else None
             if quad is not None:
                 yield quad, _SUPPORT_CLOSED
     if edges.segments is not None:
-        for quad in _from_lines(edges.segments):
+        for quad in _from_lines(edges.segments, edges.distance.shape):
             yield quad, _SUPPORT_LINES
+
+
+def _outlines(mask: NDArray[np.uint8]) -> Sequence[NDArray[np.int32]]:
+    import cv2
+
+    contours: Sequence[NDArray[np.int32]] = cv2.findContours(mask, cv2.RETR_LIST, cv2.CHAIN_APPROX_SIMPLE)[0]
+    return contours
 
 
 def _to_four_sides(outline: Points) -> Points | None:
@@ -215,16 +255,38 @@ def _to_four_sides(outline: Points) -> Points | None:
     return outline if len(outline) == 4 else None
 
 
-def _from_lines(segments: Points) -> Iterator[Points]:
-    """Quadrilaterals between two pairs of the longest straight lines; `segments` is ``[N, 4]`` x1, y1, x2, y2."""
-    lines = _merged(segments)
-    pairs = [(a, b) for a, b in combinations(lines, 2) if _angle_deg(a, b) <= 90 - _MIN_CORNER_DEG]
-    for (a, b), (c, d) in combinations(pairs, 2):
-        if min(_angle_deg(a, c), _angle_deg(a, d), _angle_deg(b, c), _angle_deg(b, d)) < _MIN_CORNER_DEG:
-            continue
-        corners = [_intersection(*p.reshape(2, 2), *q.reshape(2, 2)) for p, q in ((a, c), (c, b), (b, d), (d, a))]
-        if all(corner is not None for corner in corners):
-            yield np.array(corners)
+def _from_lines(segments: Points, shape: tuple[int, ...]) -> Iterator[Points]:
+    """Quadrilaterals between two pairs of the longest straight lines, one of which may be a side of the frame.
+
+    Args:
+        segments: ``[N, 4]`` x1, y1, x2, y2.
+        shape: Height and width of the frame.
+    """
+    right, bottom = shape[1] - 1.0, shape[0] - 1.0
+    frame = [[0, 0, right, 0], [right, 0, right, bottom], [0, bottom, right, bottom], [0, 0, 0, bottom]]
+    merged = _merged(segments)
+    lines = np.array([*merged, *frame])
+    on_frame = np.arange(len(lines)) >= len(merged)
+    steps = lines[:, 2:] - lines[:, :2]
+    steps /= np.maximum(np.linalg.norm(steps, axis=1, keepdims=True), 1e-9)
+    angles = np.degrees(np.arccos(np.clip(np.abs(steps @ steps.T), 0, 1)))
+    first, second = np.triu_indices(len(lines), 1)
+    facing = (angles[first, second] <= 90 - _MIN_CORNER_DEG) & ~(on_frame[first] & on_frame[second])
+    pairs = np.stack([first[facing], second[facing]], axis=1)
+    one, other = np.triu_indices(len(pairs), 1)
+    sides = np.concatenate([pairs[one], pairs[other]], axis=1)  # [Q, 4]: a, b facing each other, c, d across them
+    a, b, c, d = sides.T
+    crossing = np.minimum.reduce([angles[a, c], angles[a, d], angles[b, c], angles[b, d]]) >= _MIN_CORNER_DEG
+    sides = sides[crossing & (on_frame[sides].sum(axis=1) <= 1)]
+    a, b, c, d = sides.T
+    homogeneous = np.cross(
+        np.column_stack([lines[:, :2], np.ones(len(lines))]), np.column_stack([lines[:, 2:], np.ones(len(lines))])
+    )
+    meets = np.stack([np.cross(homogeneous[p], homogeneous[q]) for p, q in ((a, c), (c, b), (b, d), (d, a))], axis=1)
+    quads = meets[..., :2] / meets[..., 2:]  # [Q, 4, 2]; sides that cross at 35 degrees or more do meet
+    x, y = quads[..., 0], quads[..., 1]
+    areas = 0.5 * np.abs((x * np.roll(y, -1, axis=1) - y * np.roll(x, -1, axis=1)).sum(axis=1))
+    yield from quads[np.argsort(-areas, kind="stable")]
 
 
 def _merged(segments: Points) -> list[Points]:
@@ -249,8 +311,8 @@ def _merged(segments: Points) -> list[Points]:
 
 
 def _area(polygon: Points) -> float:
-    x, y = polygon.T
-    return 0.5 * abs(float(np.dot(x, np.roll(y, -1)) - np.dot(y, np.roll(x, -1))))
+    points: list[list[float]] = polygon.tolist()  # a handful of points: plain numbers are faster than arrays
+    return 0.5 * abs(sum(x * v - u * y for (x, y), (u, v) in zip(points, points[1:] + points[:1], strict=True)))
 
 
 def _direction(line: Points) -> Points:
@@ -280,10 +342,10 @@ def _intersection(p: Points, q: Points, r: Points, s: Points) -> Points | None:
     return np.asarray(p + t * a)
 
 
-def _plausible(quad: Points, area: float, size: tuple[int, int]) -> bool:
+def _plausible(quad: Points, size: tuple[int, int], min_area: float) -> bool:
     """Whether a quadrilateral is convex, large enough, inside the frame, and could be a page seen at an angle."""
     frame = np.array(size, np.float64)
-    if not _MIN_AREA <= area / (size[0] * size[1]) <= _MAX_AREA:
+    if not min_area <= _area(quad) / (size[0] * size[1]) <= _MAX_AREA:
         return False
     if (quad < -_OUTSIDE * frame).any() or (quad > (1 + _OUTSIDE) * frame).any():
         return False
@@ -296,6 +358,14 @@ def _plausible(quad: Points, area: float, size: tuple[int, int]) -> bool:
     cosines = -(sides * following).sum(axis=1) / (lengths * np.roll(lengths, -1) + 1e-9)
     corners = np.degrees(np.arccos(np.clip(cosines, -1, 1)))
     return bool(corners.min() >= _MIN_CORNER_DEG and corners.max() <= _MAX_CORNER_DEG and lengths.min() >= 8)
+
+
+def _on_frame(quad: Points, size: tuple[int, int]) -> NDArray[np.bool_]:
+    """Which sides run along the frame; ``[4]``."""
+    ends = np.stack([quad, np.roll(quad, -1, axis=0)], axis=1)  # [side, end, xy]
+    last = np.array(size) - 1.0
+    near = np.concatenate([np.abs(ends) <= 3.0, np.abs(ends - last) <= 3.0], axis=2)  # [side, end, edge of the frame]
+    return np.asarray(np.any(np.all(near, axis=1), axis=1), dtype=np.bool_)
 
 
 def _ordered(quad: Points) -> Points:
@@ -341,7 +411,8 @@ def _fitted(rgb: Rgb, start: Points, end: Points, reach_px: float) -> Points:
     grid = grid.astype(np.float32)
     profile = cv2.remap(rgb, grid[..., 0], grid[..., 1], cv2.INTER_LINEAR, borderMode=cv2.BORDER_REPLICATE)
     smooth = cv2.GaussianBlur(profile.astype(np.float32), (9, 5), 0)  # across 2 pixels, along a few samples
-    slope = np.abs(np.gradient(smooth, axis=1)).sum(axis=2)
+    change = np.gradient(smooth, axis=1)
+    slope = _along_the_common_change(change)
     slope[:, np.abs(offsets) > reach_px] = 0
     height, width = rgb.shape[:2]
     inside = ((grid >= 1) & (grid < np.array([width - 2, height - 2]))).all(axis=(1, 2))
@@ -362,3 +433,20 @@ def _fitted(rgb: Rgb, start: Points, end: Points, reach_px: float) -> Points:
         keep &= np.abs(across - np.polyval(slant, along)) <= tolerance
     ends = [start + np.polyval(slant, 0.0) * normal, end + np.polyval(slant, 1.0) * normal]
     return np.concatenate(ends)
+
+
+def _along_the_common_change(change: Points) -> Points:
+    """How much colour changes across the side, counted in the direction in which most of the side changes.
+
+    Args:
+        change: ``[sample, offset, channel]`` derivative of the colour across the side.
+
+    Returns:
+        ``[sample, offset]``, 0 or more; an edge of something beside the page, which differs otherwise, is small.
+    """
+    strongest = np.abs(change).sum(axis=2).argmax(axis=1)
+    common = np.median(change[np.arange(len(change)), strongest], axis=0)
+    norm = float(np.linalg.norm(common))
+    if norm < 1.0:  # page and ground swap their brightness along the side
+        return np.asarray(np.abs(change).sum(axis=2))
+    return np.asarray(np.maximum(change @ (common / norm), 0))

@@ -13,7 +13,7 @@ from functools import cache
 import mwparserfromhell
 
 from opensearch_vl.wiki.language import Language, read_data
-from opensearch_vl.wiki.templates import Template, expand, top_level
+from opensearch_vl.wiki.templates import Template, expand
 from opensearch_vl.wiki.titles import FILE, Site, file_name
 from opensearch_vl.wiki.wikitext import CLOSE, MIDDLE, OPEN, Markup, plain, tidy
 
@@ -69,10 +69,15 @@ class Infobox:
 
 
 def find_infoboxes(text: str, calls: list[Template], language: Language) -> list[Template]:
-    """Which top-level templates are infoboxes: by name, else the leading one with three or more named values."""
+    """Which top-level templates are the page's infoboxes.
+
+    Those of the lead by name (further down they are about something else: a cabinet, a battle), else the first by name,
+    else the leading template if it has three or more named values.
+    """
     named = [call for call in calls if call.name and _is_infobox_name(call.name, language)]
     if named:
-        return named
+        heading = text.find("\n==")
+        return [call for call in named if heading < 0 or call.start < heading] or named[:1]
     place = 0
     for call in calls:
         if not _NO_PROSE.fullmatch(text, place, call.start):
@@ -121,6 +126,7 @@ def read_infoboxes(text: str, calls: list[Template], site: Site) -> Infobox:
     files: list[str] = []
     captions: list[str] = []
     counts: dict[str, int] = {}
+    seen: set[tuple[str, str]] = set()
     kind = skipped = ""
     for call in calls:
         source = text[call.start : call.end]
@@ -140,11 +146,11 @@ def read_infoboxes(text: str, calls: list[Template], site: Site) -> Infobox:
             if _skipped_keys().fullmatch(key):
                 continue
             found, inside = _items(key, value, site, files)
-            first = counts.get(key, 0)
-            for item in found[: max(0, _MAX_ITEMS - first)]:
-                items.append(Item(key, item[0], first, item[1]))
-                first += 1
-            counts[key] = first
+            for text_of, target in found:
+                if counts.get(key, 0) < _MAX_ITEMS and (key, text_of) not in seen:
+                    seen.add((key, text_of))
+                    items.append(Item(key, text_of, counts.get(key, 0), target))
+                    counts[key] = counts.get(key, 0) + 1
             links += inside
     return Infobox(kind, tuple(items), tuple(links), tuple(files), tuple(captions), skipped)
 
@@ -160,7 +166,7 @@ def _unreadable(source: str) -> str:
 
 
 def _parameters(source: str) -> list[tuple[str, str]]:
-    templates = mwparserfromhell.parse(_balance(source)).filter_templates(recursive=False)
+    templates = mwparserfromhell.parse(_balance(source), skip_style_tags=True).filter_templates(recursive=False)
     if not templates:
         return []
     return [(str(p.name), str(p.value)) for p in templates[0].params if p.showkey]
@@ -216,7 +222,7 @@ def _items(key: str, value: str, site: Site, files: list[str]) -> tuple[list[tup
     links: list[InfoboxLink] = []
     for part in _split(marked):
         text = " ".join(plain(part).split()).strip(" ,;")[:_MAX_VALUE]
-        if not any(ch.isalnum() for ch in text):
+        if not any(ch.isalnum() for ch in text) or _BARE_FILE.fullmatch(text):
             continue
         inside = [(markup.anchors[int(mark[1])].title, mark[2]) for mark in _LINK.finditer(part)]
         named = inside[0][0] if inside and part.strip().startswith(OPEN) else ""
@@ -234,8 +240,3 @@ def _split(marked: str) -> list[str]:
         elif part:
             parts.append(part)
     return parts
-
-
-def calls_in(text: str) -> list[Template]:
-    """Top-level template calls of a page."""
-    return list(top_level(text))

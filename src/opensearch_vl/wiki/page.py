@@ -59,7 +59,7 @@ def parse_page(title: str, wikitext: str, site: Site) -> ParsedPage:
         text=body.text,
         infobox=infobox,
         links=links,
-        names=tuple(name for name in names if name != title)[:_MAX_NAMES],
+        names=tuple(name for name in names if name.casefold() != title.casefold())[:_MAX_NAMES],
         files=files,
         num_file_links=len({*files, *infobox.files}),
     )

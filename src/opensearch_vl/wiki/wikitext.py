@@ -47,9 +47,11 @@ _BOLD = re.compile(r"'''([^'\n]++(?:'(?!'')[^'\n]*+)*+)'''")
 _SPACE = re.compile(r"[ \t\xa0\u2000-\u200a\u202f\u3000]{2,}+|[\t\xa0\u2000-\u200a\u202f]")
 _CELL_BREAK = re.compile(r"\|\||!!")
 _EMPTY_BRACKETS = re.compile(r"\s?[(（][\s,;:–-]*+[)）]")
+_OPENED_BRACKET = re.compile(r"([(（])[\s,;:]++")
 _SPACE_BEFORE = re.compile(r" ++(?=[,.;:!?)](?:\s|$))")
 _MAX_DEPTH = 20
 """Links nested deeper are text; no real page comes near."""
+_MAX_ANCHOR = 500  # characters
 _PARENTHESIS = re.compile(r"\s*\([^()]*\)$")
 _FILE_OPTION = re.compile(
     r"(?:\d*+(?:x\d++)? ?px|thumb|thumbnail|frame|framed|frameless|border|left|right|center|centre|none|upright|"
@@ -365,11 +367,16 @@ def _unmark(text: str, markup: Markup) -> tuple[str, list[tuple[int, Anchor]]]:
     pieces: list[str] = []
     found: list[tuple[int, Anchor]] = []
     size = place = 0
-    text = _SPACE_BEFORE.sub("", _EMPTY_BRACKETS.sub("", " ".join(text.split())))
+    text = " ".join(text.split())
+    if "(" in text or "（" in text:  # what a dropped template leaves behind
+        text = _OPENED_BRACKET.sub(r"\1", _EMPTY_BRACKETS.sub("", text))
+    text = _SPACE_BEFORE.sub("", text)
     if OPEN in text:
         for mark in _LINK_MARK.finditer(text):
             before = text[place : mark.start()].translate(_MARKS)
-            found.append((size + len(before), Anchor(markup.anchors[int(mark[1])].title, " ".join(mark[2].split()))))
+            shown = " ".join(mark[2].split())
+            if shown:  # an anchor of markup alone shows nothing
+                found.append((size + len(before), Anchor(markup.anchors[int(mark[1])].title, shown)))
             pieces += [before, mark[2]]
             size += len(before) + len(mark[2])
             place = mark.end()
@@ -378,12 +385,12 @@ def _unmark(text: str, markup: Markup) -> tuple[str, list[tuple[int, Anchor]]]:
 
 
 def _sentences(text: str, found: list[tuple[int, Anchor]], section: str) -> list[ProseLink]:
-    spans = sentence_spans(text)
-    links = []
-    current = 0
+    links: list[ProseLink] = []
+    spans = iter(sentence_spans(text))
+    sentence, end = "", 0
     for offset, anchor in found:
-        while current + 1 < len(spans) and offset >= spans[current][1]:
-            current += 1
-        start, end = spans[current] if spans else (0, len(text))
-        links.append(ProseLink(anchor.title, anchor.text, text[start:end].strip(), section))
+        while offset >= end:  # spans cover the text, so one of them holds the link
+            start, end = next(spans)
+            sentence = text[start:end].strip()
+        links.append(ProseLink(anchor.title, anchor.text[:_MAX_ANCHOR], sentence, section))
     return links

@@ -75,7 +75,7 @@ def _infobox(world: World, entity: int, narrator: Narrator, pictures: tuple[Pict
         if relation.inverse and len(multi.setdefault(relation.inverse, [])) < MAX_INVERSE:
             multi[relation.inverse].append(narrator.link(source, plain=True))
     facts = [(key, _note(markup.listing(links, rng.choice(markup.LIST_STYLES)), rng)) for key, links in multi.items()]
-    facts += [(attribute.key, _note(value.wikitext, rng)) for attribute, value in world.attributes_of(entity)]
+    facts += [(attribute.key, _note(value.wikitext, rng)) for attribute, value in narrator.literals]
     facts += _hub_facts(world, entity, kind, rng)
     rng.shuffle(facts)
     return markup.infobox(kind.template, rows + facts, rng)

@@ -16,6 +16,8 @@ NAMESPACES = {
     13: "Help talk", 14: "Category", 15: "Category talk", 100: "Portal", 101: "Portal talk", 118: "Draft",
     119: "Draft talk", 828: "Module", 829: "Module talk",
 }  # fmt: skip
+_DIGITS = "0123456789abcdefghijklmnopqrstuvwxyz"
+_PAIRS = tuple(first + second for first in _DIGITS for second in _DIGITS)
 _STAMP = "2021-03-03T12:00:00Z"
 _XMLNS = "http://www.mediawiki.org/xml/export-0.11/"
 
@@ -64,9 +66,9 @@ def _element(page: Page, number: int) -> str:
 
 
 def _base36(number: int) -> str:
-    digits = "0123456789abcdefghijklmnopqrstuvwxyz"
-    out = ""
-    for _ in range(31):
-        number, rest = divmod(number, 36)
-        out = digits[rest] + out
-    return out
+    """`number` in base 36, 31 digits, as MediaWiki writes SHA-1; two digits a step."""
+    out = []
+    for _ in range(16):
+        number, rest = divmod(number, 1296)
+        out.append(_PAIRS[rest])
+    return "".join(reversed(out))[1:]

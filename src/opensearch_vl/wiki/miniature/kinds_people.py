@@ -40,7 +40,7 @@ def _person(
     professions: str,
     relations: tuple[Relation, ...],
     attributes: tuple[Attribute, ...],
-    pictured: float = 0.3,
+    pictured: float = 0.24,
 ) -> Kind:
     return Kind(
         name, "Person", weight, template, ("person", *tags.split()), ("person",), pictured, ("portrait",),

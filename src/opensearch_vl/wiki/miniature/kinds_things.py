@@ -14,6 +14,8 @@ _NAMED = relation("named_after", "person", 0.56, "{s} is named after {t}|The nam
 _HOLOTYPE_AT = relation(
     "holotype_repository", "museum", 0.69, "The holotype of {n} is kept at {t}", "{s} keeps the holotype of {t}"
 )
+_SISTER = relation("sister_species", "organism", 0.55, "The closest relative of {n} is {t}",
+                   "{s} is the closest relative of {t}")  # fmt: skip
 _WILD = (
     "The biology of the species is not well studied",
     "Records from the coast are considered doubtful",
@@ -21,7 +23,7 @@ _WILD = (
     "It is easily confused with its relatives when young",
     "Keepers report that it does poorly in captivity",
 )
-_NATURE: tuple[Relation, ...] = (_DESCRIBED, _TYPE, _NAMED, _HOLOTYPE_AT)
+_NATURE: tuple[Relation, ...] = (_DESCRIBED, _TYPE, _NAMED, _HOLOTYPE_AT, _SISTER)
 
 
 def _organism(name: str, weight: float, titles: str, drawing: str, extra: tuple[Attribute, ...]) -> Kind:
@@ -66,6 +68,8 @@ _MUSEUM = relation(
     "{s} shows {t}|The collection of {n} includes {t}",
 )
 _OWNER = relation("owner", "patron", 0.38, "{s} belongs to {t}", "{s} owns or owned {t}")
+_PENDANT = relation("companion_piece", "exhibit", 0.45, "The companion piece of {n} is {t}|{s} is shown beside {t}",
+                    "{s} is the companion piece of {t}")  # fmt: skip
 _COMMISSION = relation(
     "commissioned_by",
     "patron",
@@ -79,6 +83,7 @@ ARTIFACTS = (
          ("{} Vase", "{} Mask", "{} Shield", "{} Amphora", "{} Disc"), 0.7, ("vessel", "mask", "shield"),
          (relation("discovered_by", "finder", 0.88, "{s} was found by {t}|The finder of {n} was {t}",
              "{s} discovered {t}|{s} unearthed {t}"),
+          _PENDANT,
           relation("discovered_place", "locality", 0.75, "{s} was unearthed at {t}", "{s} is the find spot of {t}"),
           relation("location", "museum", 0.95, "{s} is kept at {t}|{s} is on show at {t}",
               "{s} shows {t}|The collection of {n} includes {t}")),
@@ -91,7 +96,7 @@ ARTIFACTS = (
         "{} Orrery"), 0.75, ("clock",),
          (relation("creator", "engineer", 0.95, "{s} was made by {t}|The maker of {n} is {t}",
              "{s} made {t}|{s} built {t}", "notable_works"),
-          relation("location", "museum", 0.88, "{s} is kept at {t}", "{s} shows {t}"), _COMMISSION, _OWNER),
+          relation("location", "museum", 0.88, "{s} is kept at {t}", "{s} shows {t}"), _COMMISSION, _OWNER, _PENDANT),
          (Attribute("created", day(0, 6, "start date"), 0.8, "{s} was completed on {v}"),
           Attribute("weight", measure(140, 9_800, "g", 0), 0.6, "{s} weighs {v}"),
           Attribute("wheels", count(11, 240, "wheels"), 0.5, "The movement of {n} has {v}"),
@@ -100,7 +105,7 @@ ARTIFACTS = (
          ("The {} Garden", "View of {}", "{} Triptych", "The {} Bell", "Night at {}"), 0.65, ("painting",),
          (relation("artist", "artist", 0.95, "{s} is a work by {t}|{s} was painted by {t}",
              "{s} painted {t}|Works by {n} include {t}", "notable_works"),
-          _MUSEUM, _COMMISSION, _OWNER,
+          _MUSEUM, _COMMISSION, _OWNER, _PENDANT,
           relation("subject", "sitter", 0.38, "{s} shows {t}", "{s} is the subject of {t}")),
          (Attribute("completion_date", day(0, 5, "start date"), 0.8, "{s} was finished on {v}"),
           Attribute("height_metric", measure(24, 310, "cm"), 0.7, "The panel of {n} is {v} high"),
@@ -111,6 +116,7 @@ ARTIFACTS = (
          (relation("author", "writer", 0.95, "{s} was written by {t}", "{s} wrote {t}|Books by {n} include {t}",
              "notable_works"),
           relation("illustrator", "artist", 0.56, "{s} was illustrated by {t}", "{s} illustrated {t}"),
+          relation("subject", "novelty", 0.6, "{s} tells the story of {t}", "{s} is the subject of {t}", at_most=2),
           relation("publisher", "company", 0.75, "{s} was published by {t}", "{s} published {t}"),
           relation("followed_by", "book", 0.44, "The sequel to {n} is {t}", "{s} continues {t}", "preceded_by",
               exclusive=True)),

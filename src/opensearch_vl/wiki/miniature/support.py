@@ -163,12 +163,12 @@ def noise_pages(world: World) -> Iterator[Page]:
     """Pages outside the article namespace, which link to articles and must not count as any."""
     some = [world.titles[(step * 37) % world.num_entities] for step in range(12)]
     links = "\n".join(f"* [[{title}]]" for title in some)
-    for kind in KINDS:
+    for template, noun in {kind.template: kind.name for kind in KINDS}.items():
         yield Page(
-            f"Template:{kind.template}",
+            f"Template:{template}",
             10,
             "<includeonly>{{Infobox|title={{{name}}}}}</includeonly>"
-            f"<noinclude>For a {kind.name}, see [[{some[0]}]].</noinclude>",
+            f"<noinclude>For a {noun}, see [[{some[0]}]].</noinclude>",
         )
     for country in world.hubs.countries:
         yield Page(

@@ -142,7 +142,7 @@ class Canvas:
         """A line of text."""
         self.pen.text((x * SCALE, y * SCALE), text, fill, font(round(size_px * SCALE), bold), anchor)
 
-    def sky(self, top: Colour, bottom: Colour, until: float, bands: int = 9) -> None:
+    def sky(self, top: Colour, bottom: Colour, until: float, bands: int = 22) -> None:
         """A stepped gradient down to `until`: flat areas, small files."""
         for nth in range(bands):
             y0, y1 = until * nth / bands, until * (nth + 1) / bands

@@ -5,12 +5,11 @@ from __future__ import annotations
 import math
 import random
 
-from opensearch_vl.wiki.miniature.pictures.buildings import boat, clock_face
+from opensearch_vl.wiki.miniature.pictures.buildings import GLASS, clock_face
 from opensearch_vl.wiki.miniature.pictures.canvas import INK, PALETTES, PAPER, SKIES, Canvas, Colour, Point, mix, rgb
 from opensearch_vl.wiki.miniature.pictures.ornament import band, coat_of_arms, motif, star
 from opensearch_vl.wiki.miniature.pictures.scenery import cloud, hills, tree
-
-_GLASS = (rgb("41576b"), rgb("f2d48a"), rgb("30425a"), rgb("8fb3c4"))
+from opensearch_vl.wiki.miniature.pictures.waterside import boat
 
 
 def town(canvas: Canvas, rng: random.Random, view: int) -> None:
@@ -89,7 +88,7 @@ def _house(canvas: Canvas, x: float, floor: float, width: float, height: float, 
                     wy,
                     wx + width * 0.5 / columns,
                     wy + height * 0.5 / rows,
-                    mix(rng.choice(_GLASS), PAPER, fade * 0.4),
+                    mix(rng.choice(GLASS), PAPER, fade * 0.4),
                 )
 
 

@@ -19,16 +19,16 @@ if TYPE_CHECKING:
 
 Lettering = Literal["", "clean", "small", "blurred", "skewed"]
 
-PICTURE_SHARE = 0.78
+PICTURE_SHARE = 0.95
 """Scales the `pictured` share of every kind: a world of 2,000 pages gets about 600 pictures."""
 SECOND_SHARE = 0.12
 """Pictured entities with a second view in a gallery."""
 SMALL_SHARE = 0.05
 """Pictures under 512 pixels: their entities are not eligible as seeds (RECIPE 3.1)."""
-SERIES_SHARE = {"station": 0.9, "town": 0.3, "relic": 0.35, "clock": 0.35, "artwork": 0.25, "museum": 0.2}
+SERIES_SHARE = {"station": 1.0, "town": 0.7, "relic": 0.6, "clock": 0.6, "artwork": 0.5, "museum": 0.6, "hall": 0.3}
 """Kinds that have lettering series, and how many of their pictured entities are in one."""
 SERIES_SIZE = (6, 10)
-SCENES = {"station": "station_sign", "town": "road_sign", "museum": "plaque"}
+SCENES = {"station": "station_sign", "town": "road_sign", "museum": "plaque", "hall": "plaque"}
 """Painter of a series by kind; artefacts stand beside a museum label."""
 
 LETTERINGS: tuple[Lettering, ...] = ("clean", "small", "blurred", "skewed")

@@ -1,0 +1,373 @@
+"""The trainer end to end on a tiny policy: pixels reach the loss, resumes are exact, odd rollouts are counted."""
+
+import json
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+torch = pytest.importorskip("torch")
+pytest.importorskip("trl")
+transformers = pytest.importorskip("transformers")
+
+import synthetic_world as world  # noqa: E402
+
+from opensearch_vl.agent.transcript import ChatFormat  # noqa: E402
+from opensearch_vl.errors import ConfigError, DataError, ModelUnreachable  # noqa: E402
+from opensearch_vl.images import ImageStore  # noqa: E402
+from opensearch_vl.protocols import JudgedCase, Message, QueryScore, Reply, Sampling, ToolSchema  # noqa: E402
+from opensearch_vl.rl.batch import make_batch  # noqa: E402
+from opensearch_vl.rl.loss import LossSettings  # noqa: E402
+from opensearch_vl.rl.rollouts import Scene, roll_out, tasks_of_step  # noqa: E402
+from opensearch_vl.rl.settings import RlSettings  # noqa: E402
+from opensearch_vl.rl.trainer import rl_arguments, train_rl, trainer_class  # noqa: E402
+from opensearch_vl.runs import RunFolder, digest, read_records  # noqa: E402
+from opensearch_vl.scoring.judges import ExactJudge  # noqa: E402
+from opensearch_vl.scoring.score import RewardSettings  # noqa: E402
+from opensearch_vl.scoring.score import Scored as RolloutScore  # noqa: E402
+from opensearch_vl.types import RewardParts, RolloutRecord, Sampled, Trajectory, Usage, Verdict  # noqa: E402
+
+pytestmark = pytest.mark.filterwarnings("ignore")  # third-party deprecations inside the training libraries
+
+torch.set_num_threads(1)
+
+
+@pytest.fixture(scope="module")
+def chat(checkpoint: Path) -> ChatFormat:
+    return ChatFormat.load(checkpoint)
+
+
+@pytest.fixture(scope="module")
+def store(tmp_path_factory: pytest.TempPathFactory) -> ImageStore:
+    return ImageStore(tmp_path_factory.mktemp("pictures"))
+
+
+@pytest.fixture(scope="module")
+def entities(store: ImageStore) -> list[world.Entity]:
+    return world.entities(store, 6)
+
+
+def scene_of(
+    chat: ChatFormat, store: ImageStore, entities: list[world.Entity], judge: Any = None, **changes: Any
+) -> Scene:
+    tools = world.Tools(entities, broken=changes.pop("broken", frozenset()))
+    env = world.environment(store, tools, reply_tokens=12, **changes)
+    return Scene(env, judge or ExactJudge(), RewardSettings(), chat)
+
+
+def settings(checkpoint: Path, **changes: Any) -> RlSettings:
+    base: dict[str, Any] = {
+        "model": str(checkpoint), "prompts_per_step": 2, "group_size": 2, "minibatches": 1, "steps": 2,
+        "learning_rate": 1e-3, "per_device": 2, "precision": "fp32", "gradient_checkpointing": False,
+        "save_every": 1, "threads": 1, "image_max_pixels": None,
+    }  # fmt: skip
+    return RlSettings.model_validate(base | changes)
+
+
+def train(config: RlSettings, scene: Scene, tasks: list[Any], out: Path, model_for: Any = None) -> Any:
+    with RunFolder(out, config, resume=(out / "config.yaml").exists()) as run:
+        return train_rl(config, scene, tasks, run, out, model_for)
+
+
+def metrics(out: Path) -> list[dict[str, Any]]:
+    return [json.loads(line) for line in (out / "metrics.jsonl").read_text().splitlines()]
+
+
+class Scripted:
+    """A policy whose turns are written beforehand, as tokens; its conversations go as the script says.
+
+    Each script is a list of replies; `None` stands for a model server that cannot be reached, a list of ids for tokens
+    that no text would give.
+    """
+
+    name = "scripted"
+
+    def __init__(self, chat: ChatFormat, scripts: Sequence[Sequence[Any]]) -> None:
+        self.chat = chat
+        self.scripts = scripts
+        self.num = 0
+
+    def __call__(self, conversation: str) -> "ScriptedTalk":
+        script = self.scripts[self.num % len(self.scripts)]
+        self.num += 1
+        return ScriptedTalk(self.chat, script)
+
+
+class ScriptedTalk:
+    name = "scripted"
+
+    def __init__(self, chat: ChatFormat, script: Sequence[Any]) -> None:
+        self.chat = chat
+        self.script = list(script)
+        self.ids: list[int] = []
+        self.num_read = 0
+
+    async def complete(
+        self,
+        messages: Sequence[Message],
+        tools: Sequence[ToolSchema] = (),
+        sampling: Sampling = Sampling(),
+        seed: int = 0,
+    ) -> Reply:
+        from opensearch_vl.agent.transcript import Tape
+
+        turn = self.script.pop(0) if self.script else "<think>Done.</think><response>unknown</response>"
+        if turn is None:
+            raise ModelUnreachable("The server is gone.")
+        if self.num_read == 0:
+            self.tape = Tape(self.chat, messages)
+        else:
+            self.tape.add_messages(messages[self.num_read + 1 :])
+        self.num_read = len(messages)
+        ids = turn if isinstance(turn, list) else [*self.chat.encode_text(turn), self.chat.im_end]
+        sampled = Sampled(prompt_len=len(self.tape.prompt()), token_ids=tuple(ids), logprobs=tuple([-1.0] * len(ids)))
+        text = turn if isinstance(turn, str) else ""
+        if not set(ids) & set(self.chat.banned):
+            self.tape.add_reply(text, sampled)
+        return Reply(content=text, usage=Usage(), sampled=sampled)
+
+
+def says(entity: world.Entity, blurred: bool) -> list[str]:
+    """The expert's replies as text."""
+    return [step.text for step in world.expert(entity, blurred).trajectory.steps]
+
+
+# --------------------------------------------------------------------------------------------- end to end
+
+
+def test_steps_are_taken_and_everything_is_recorded(
+    checkpoint: Path, chat: ChatFormat, store: ImageStore, entities: list[world.Entity], tmp_path: Path
+) -> None:
+    tasks = [world.task_of(entity, blurred=True) for entity in entities]
+    config = settings(checkpoint, mode="vanilla")  # an untrained policy is fatal from the start
+    report = train(config, scene_of(chat, store, entities), tasks, tmp_path)
+    assert (report.num_steps, report.num_rollouts, report.resumed_from) == (2, 8, 0)
+    rows = metrics(tmp_path)
+    assert [row["step"] for row in rows] == [1, 2]
+    for name in (
+        "reward/fmt", "reward/acc", "reward/query", "reward/total", "accuracy", "unscored", "fatal/rate",
+        "fatal/clamped_share", "fatal/clamped_mean", "fatal/kept_share", "fatal/by/malformed_call", "turns", "calls",
+        "errors/no_action", "ended/answered", "tokens/generated", "tokens/trained", "groups/flat", "policy/kl",
+        "policy/clip_low", "policy/clip_high", "policy/entropy", "policy/sampling_gap", "tokens_per_s", "loss",
+        "grad_norm",
+    ):  # fmt: skip
+        assert name in rows[0], name
+        assert np.isfinite(rows[0][name]), name
+    assert rows[0]["policy/sampling_gap"] < 1e-4  # the sampler and the trainer agree on every token
+    records = list(read_records(tmp_path, RolloutRecord))
+    assert len(records) == 8
+    for record in records:
+        assert record.training is not None
+        assert all(step.sampled is not None for step in record.trajectory.steps)
+        assert len(record.training.trained_tokens) == len(record.trajectory.steps)
+        assert sum(record.training.trained_tokens) == sum(
+            len(step.sampled.token_ids) for step in record.trajectory.steps if step.sampled
+        )
+    assert ChatFormat.load(report.model).im_end == chat.im_end
+    transformers.AutoModelForImageTextToText.from_pretrained(report.model)
+
+
+class Killed(Exception):
+    """Stands for kill -9: nothing after it runs."""
+
+
+async def reward_by_first_token(task: Any, trajectory: Trajectory, judge: Any, settings: Any) -> Any:
+    """Rewards that an untrained policy can earn, so that there is something to learn."""
+    sampled = trajectory.steps[0].sampled
+    total = sampled.token_ids[0] % 5 / 5 if sampled else None
+    reward = RewardParts(fmt=1.0, acc=total, query=total, total=total)
+    return RolloutScore(Verdict(correct=True), QueryScore(total), None, reward)
+
+
+@pytest.mark.parametrize("minibatches", [1, 2])
+def test_a_killed_run_resumes_to_the_same_digest(
+    checkpoint: Path,
+    chat: ChatFormat,
+    store: ImageStore,
+    entities: list[world.Entity],
+    tmp_path: Path,
+    monkeypatch: Any,
+    minibatches: int,
+) -> None:
+    monkeypatch.setattr("opensearch_vl.rl.rollouts.score_rollout", reward_by_first_token)
+    tasks = [world.task_of(entity, blurred=False) for entity in entities]
+    config = settings(
+        checkpoint, steps=4, minibatches=minibatches, save_every=2, per_device=1, learning_rate=1e-2,
+        loss=LossSettings(kl_coef=0.01),
+    )  # fmt: skip
+    train(config, scene_of(chat, store, entities), tasks, tmp_path / "whole")
+    original = RunFolder.metric
+
+    def dies(self: RunFolder, row: dict[str, Any]) -> None:
+        original(self, row)
+        if row["step"] == 3:
+            raise Killed
+
+    with monkeypatch.context() as patch:
+        patch.setattr(RunFolder, "metric", dies)
+        with pytest.raises(Killed):
+            train(config, scene_of(chat, store, entities), tasks, tmp_path / "killed")
+    report = train(config, scene_of(chat, store, entities), tasks, tmp_path / "killed")
+    assert report.resumed_from == 2
+    assert digest(tmp_path / "killed") == digest(tmp_path / "whole")
+    rows = metrics(tmp_path / "whole")
+    assert rows[-1]["grad_norm"] > 0 and rows[-1]["policy/kl"] > 0
+    if minibatches == 2:  # the second update of a generation is off-policy, the first is not
+        assert rows[0]["policy/ratio"] == pytest.approx(1.0, abs=1e-5)
+        assert rows[1]["policy/ratio"] != pytest.approx(1.0, abs=1e-5)
+
+
+# ----------------------------------------------------------------------------------- pixels reach the loss
+
+
+def loss_of(
+    checkpoint: Path, chat: ChatFormat, store: ImageStore, entities: list[world.Entity], out: Path, zeroed: bool
+) -> Any:
+    """Gradient of one training step on two scripted rollouts, optionally with the pictures blacked out."""
+    scene = scene_of(chat, store, entities)
+    tasks = [world.task_of(entities[0], blurred=True)]
+    scripts = [says(entities[0], True), ["<think>No idea.</think><response>1</response>"]]
+    config = settings(checkpoint, prompts_per_step=1, per_device=2, steps=1)
+    model = transformers.AutoModelForImageTextToText.from_pretrained(checkpoint)
+    trainer = trainer_class()(config, scene, tasks, None, out, model)
+    trainer.model_for = Scripted(chat, scripts)
+    seen: list[Any] = []
+    load = trainer.pixels
+
+    def pixels(images: Any) -> Any:
+        loaded = load(images)
+        seen.append((list(images), None if loaded is None else loaded[0].shape))
+        return loaded if loaded is None or not zeroed else (np.zeros_like(loaded[0]), loaded[1])
+
+    pixels.format = chat  # type: ignore[attr-defined]
+    trainer.pixels = pixels
+    rows = trainer._generate_and_score_completions([{"slot": 0}, {"slot": 0}])
+    loss = trainer._compute_loss(trainer.model, rows)
+    loss.backward()
+    gradient = torch.cat([p.grad.flatten() for p in model.model.visual.parameters() if p.grad is not None])
+    return loss.item(), gradient, seen
+
+
+def test_pixels_of_every_turn_reach_the_loss(
+    checkpoint: Path, chat: ChatFormat, store: ImageStore, entities: list[world.Entity], tmp_path: Path
+) -> None:
+    _, gradient, seen = loss_of(checkpoint, chat, store, entities, tmp_path / "a", zeroed=False)
+    # the first rollout shows the question's picture and the sharpened one; the second only the question's
+    assert [images for images, _ in seen] == [[entities[0].blurred, entities[0].picture, entities[0].blurred]]
+    assert gradient.abs().max().item() > 0
+    _, blind, _ = loss_of(checkpoint, chat, store, entities, tmp_path / "b", zeroed=True)
+    assert not torch.allclose(gradient, blind)
+
+
+# ------------------------------------------------------------------------------------------- odd rollouts
+
+
+class SilentJudge(ExactJudge):
+    """Fails to judge the first `num_silent` answers."""
+
+    def __init__(self, num_silent: int) -> None:
+        super().__init__()
+        self.num_silent = num_silent
+        self.num_asked = 0
+
+    async def accuracy(self, case: JudgedCase) -> Verdict:
+        self.num_asked += 1
+        if self.num_asked <= self.num_silent:
+            return Verdict(correct=None, reason="no reply", judge="silent")
+        return await super().accuracy(case)
+
+    async def query(self, case: JudgedCase, trajectory: Trajectory) -> QueryScore:
+        return await super().query(case, trajectory)
+
+
+def test_odd_rollouts_are_counted_and_the_loss_stays_finite(
+    checkpoint: Path, chat: ChatFormat, store: ImageStore, entities: list[world.Entity], tmp_path: Path
+) -> None:
+    bad_call = "<think>x</think><tool_call>{"
+    scripts = [
+        says(entities[0], False),  # right
+        [bad_call] * 5,  # fatal at step 0
+        [None],  # the server cannot be reached
+        [[], [], []],  # three empty completions: fatal at step 0, not a token to train on
+        [[chat.image_pad]],  # one picture too many
+        [*says(entities[0], False)[:1], None],  # the server goes away in the middle
+    ]
+    config = settings(checkpoint, prompts_per_step=1, group_size=6, per_device=6, steps=1)
+    scene = scene_of(chat, store, entities)
+    report = train(config, scene, [world.task_of(entities[0], False)], tmp_path, Scripted(chat, scripts))
+    row = metrics(tmp_path)[0]
+    assert np.isfinite(row["loss"]) and np.isfinite(row["grad_norm"])
+    assert report.num_unscored == 3
+    assert row["unscored"] == pytest.approx(3 / 6)
+    assert row["fatal/rate"] == pytest.approx(2 / 6)
+    assert row["fatal/by/malformed_call"] == pytest.approx(1 / 2)
+    assert row["ended/error"] == pytest.approx(2 / 6)
+    by_sample = {record.trajectory.sample: record for record in read_records(tmp_path, RolloutRecord)}
+    assert by_sample[2].reason == by_sample[5].reason == "ended by error"
+    assert by_sample[4].reason == "tokens that do not fit together"
+    assert by_sample[0].training is not None and by_sample[0].training.advantage > 0
+    assert by_sample[1].training is not None and by_sample[1].training.advantage == 0  # clamped
+    assert by_sample[1].training.relative < 0
+    assert sum(by_sample[1].training.trained_tokens) == 0
+    assert sum(by_sample[0].training.trained_tokens) > 0
+
+
+@pytest.mark.parametrize(("silent", "unscored"), [(2, 0), (100, 2)])
+async def test_a_silent_judge_is_asked_again_and_then_left_out(
+    chat: ChatFormat, store: ImageStore, entities: list[world.Entity], silent: int, unscored: int
+) -> None:
+    judge = SilentJudge(silent)
+    scene = scene_of(chat, store, entities, judge=judge)
+    model_for = Scripted(chat, [says(entities[0], False)])
+    outcomes = await roll_out(scene, [world.task_of(entities[0], False)], 2, model_for, run_seed=0, step=0)
+    assert sum(outcome.reason == "judge silent" for outcome in outcomes) == unscored
+    batch = make_batch([outcome.scored for outcome in outcomes])
+    assert batch.counts.num_unscored == unscored
+    assert judge.num_asked == (4 if silent == 2 else 6)
+
+
+async def test_rewards_follow_the_rollouts(chat: ChatFormat, store: ImageStore, entities: list[world.Entity]) -> None:
+    wrong = ["<think>I guess.</think><response>1200</response>"]
+    scene = scene_of(chat, store, entities)
+    tasks = [world.task_of(entities[1], True), world.task_of(entities[2], False)]
+    scripts = [says(entities[1], True), wrong, says(entities[2], False), wrong]
+    outcomes = await roll_out(scene, tasks, 2, Scripted(chat, scripts), run_seed=0, step=0)
+    assert [outcome.group for outcome in outcomes] == [0, 0, 1, 1]
+    assert [outcome.score.verdict.correct for outcome in outcomes] == [True, False, True, False]
+    batch = make_batch([outcome.scored for outcome in outcomes])
+    assert (batch.advantages > 0).tolist() == [True, False, True, False]
+
+
+# ---------------------------------------------------------------------------------------------- settings
+
+
+def test_tasks_of_a_step_are_passes_over_all_tasks() -> None:
+    chosen = [index for generation in range(5) for index in tasks_of_step(10, 4, seed=1, generation=generation)]
+    assert sorted(chosen[:10]) == sorted(chosen[10:20]) == list(range(10))
+    assert chosen[:10] != chosen[10:20]
+    assert tasks_of_step(10, 4, 1, 3) == tasks_of_step(10, 4, 1, 3)
+    assert len(tasks_of_step(3, 8, 0, 0)) == 8  # more prompts than tasks
+
+
+@pytest.mark.parametrize(
+    ("changes", "temperature", "message"),
+    [
+        ({"per_device": 3}, 1.0, "do not divide"),
+        ({"minibatches": 2, "save_every": 3, "per_device": 1}, 1.0, "multiple of minibatches"),
+        ({}, 0.0, "temperature above 0"),
+    ],
+)
+def test_settings_that_do_not_fit_are_refused(
+    checkpoint: Path, tmp_path: Path, changes: dict[str, Any], temperature: float, message: str
+) -> None:
+    with pytest.raises(ConfigError, match=message):
+        rl_arguments(settings(checkpoint, **changes), temperature, tmp_path)
+
+
+def test_no_tasks_is_one_clear_error(
+    checkpoint: Path, chat: ChatFormat, store: ImageStore, entities: list[world.Entity], tmp_path: Path
+) -> None:
+    with pytest.raises(DataError, match="no tasks"):
+        train_rl(settings(checkpoint), scene_of(chat, store, entities), [], None, tmp_path)

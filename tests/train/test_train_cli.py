@@ -1,0 +1,152 @@
+"""From a run of trajectories to a trained checkpoint through the commands, and their one-line errors."""
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+import typer
+from typer.testing import CliRunner
+
+pytest.importorskip("torch")
+pytest.importorskip("trl")
+
+import synthetic_world as world
+
+from opensearch_vl.cli import model, train
+from opensearch_vl.errors import ConfigError, DataError, RunExists
+from opensearch_vl.images import ImageStore
+from opensearch_vl.runs import RunFolder, digest, read_records
+from opensearch_vl.sft.source import layout_of, open_source
+from opensearch_vl.sft.synthesis import describe
+from opensearch_vl.sft.trajectory_config import TrajectoryConfig
+from opensearch_vl.types import QuestionRecord, RolloutRecord
+
+pytestmark = pytest.mark.filterwarnings("ignore")  # third-party deprecations inside the training libraries
+
+SMALL = [
+    "precision=fp32", "gradient_checkpointing=false", "batch_size=4", "per_device=4", "max_steps=2", "log_every=1",
+    "image_max_pixels=null", "threads=1",
+]  # fmt: skip
+SMALL_RL = [
+    "rl.prompts_per_step=2", "rl.group_size=2", "rl.minibatches=1", "rl.steps=1", "rl.per_device=4", "rl.save_every=1",
+    "rl.precision=fp32", "rl.gradient_checkpointing=false", "rl.image_max_pixels=null", "rl.threads=1",
+    "agent.profile=miniature", "agent.sampling.max_tokens=8", "agent.max_turns=2",
+]  # fmt: skip
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A folder with a run of trajectories, a run of questions and an initialised checkpoint."""
+    root = tmp_path_factory.mktemp("work")
+    questions = RunFolder(root / "questions", TrajectoryConfig())
+    with questions:
+        entities = world.entities(questions.images, 6)
+        for number, entity in enumerate(entities):
+            task = world.task_of(entity, bool(number % 2))
+            questions.append(QuestionRecord(id=task.id, task=task))
+    env = world.environment(ImageStore(root / "questions" / "images"), world.Tools(entities))
+    with RunFolder(root / "trajectories", TrajectoryConfig(agent=env.settings)) as run:
+        run.write_manifest(agent=describe(env))
+        for record in world.records(run.images, 6):
+            run.append(record)
+    call("model", "init", str(root / "trajectories"), "--out", str(root / "model"), "--vocab-size", "400")
+    return root
+
+
+def call(*arguments: str) -> Any:
+    """Run `osvl` with these rooms and return its JSON; errors pass through as exceptions."""
+    app = typer.Typer()
+    model.register(app)
+
+    def tools_for(wiki: Any, index: Any, web: bool, store: ImageStore) -> Any:
+        return world.Tools(world.entities(store, 6))
+
+    train.register(app, tools_for)
+    result = CliRunner().invoke(app, [*arguments, "--json"])
+    if result.exception is not None and not isinstance(result.exception, SystemExit):
+        raise result.exception
+    assert result.exit_code in (0, 3), result.output
+    return json.loads(result.stdout)  # one object and nothing else
+
+
+def with_settings(settings: list[str]) -> list[str]:
+    return [part for setting in settings for part in ("--set", setting)]
+
+
+def test_init_then_sft_then_rl(folder: Path, tmp_path: Path) -> None:
+    data, sft = str(folder / "trajectories"), tmp_path / "sft"
+    tuned = call(
+        "train", "sft", data, "--out", str(sft), *with_settings([*SMALL, f"model={folder / 'model'}"])
+    )  # fmt: skip
+    assert (tuned["steps"], tuned["examples"], tuned["left_out"]) == (2, 6, {})
+    assert 0 < tuned["action_tokens"] < tuned["tokens"]
+    again = call(
+        "train", "sft", data, "--out", str(tmp_path / "again"), *with_settings([*SMALL, f"model={folder / 'model'}"])
+    )  # fmt: skip
+    assert again["loss"] == tuned["loss"]
+    assert digest(sft) == digest(tmp_path / "again")
+    trained = call(
+        "train", "rl", str(folder / "questions"), "--out", str(tmp_path / "rl"),
+        *with_settings([*SMALL_RL, f"rl.model={tuned['model']}"]),
+    )  # fmt: skip
+    assert (trained["steps"], trained["rollouts"], trained["unscored"]) == (1, 4, 0)
+    records = list(read_records(tmp_path / "rl", RolloutRecord))
+    assert len(records) == 4
+    store = ImageStore(tmp_path / "rl" / "images", (ImageStore(folder / "questions" / "images"),))
+    assert all(image in store for record in records for image in record.task.images)
+
+
+def test_plan_prints_what_is_needed(tmp_path: Path) -> None:
+    config = tmp_path / "plan.yaml"
+    config.write_text("model: Qwen/Qwen3-VL-8B-Instruct\n")
+    made = call("train", "plan", str(config), "--memory", "24")
+    assert made["parameters"] > 8e9
+    assert made["gib_per_device"]["total"] == pytest.approx(
+        sum(made["gib_per_device"][part] for part in ("weights", "gradients", "optimiser", "activations")), abs=0.3
+    )
+    assert made["warnings"]
+
+
+def test_the_layout_is_rebuilt_from_the_run(folder: Path, tmp_path: Path) -> None:
+    run = folder / "trajectories"
+    manifest = json.loads((run / "manifest.json").read_text())
+    assert layout_of(run).hash == manifest["agent"]["prompt_hash"]
+    assert len(list(open_source([run]).records())) == 6
+    other = tmp_path / "other"
+    other.mkdir()
+    manifest["agent"]["prompt_hash"] = "0" * 16
+    (other / "manifest.json").write_text(json.dumps(manifest))
+    with pytest.raises(DataError, match="write otherwise"):
+        open_source([run, other])
+    (other / "manifest.json").write_text("{}")
+    with pytest.raises(DataError, match="not a run of trajectories"):
+        layout_of(other)
+    with pytest.raises(DataError, match="no run"):
+        open_source([])
+
+
+def test_runs_that_were_rolled_out_otherwise_are_not_mixed(folder: Path, tmp_path: Path) -> None:
+    env = world.environment(ImageStore(tmp_path), world.Tools([]), layout="rl")
+    with RunFolder(tmp_path / "rl-layout", TrajectoryConfig(agent=env.settings)) as run:
+        run.write_manifest(agent=describe(env))
+    with pytest.raises(DataError, match="another prompt"):
+        open_source([folder / "trajectories", tmp_path / "rl-layout"])
+
+
+def test_errors_are_typed_and_say_what_to_do(folder: Path, tmp_path: Path) -> None:
+    with pytest.raises(ConfigError, match="No model"):
+        call("train", "sft", str(folder / "trajectories"), "--out", str(tmp_path / "x"))
+    with pytest.raises(ConfigError, match="No model"):
+        call("train", "rl", str(folder / "questions"), "--out", str(tmp_path / "x"))
+    with pytest.raises(RunExists, match="already holds a checkpoint"):
+        call("model", "init", str(folder / "trajectories"), "--out", str(folder / "model"))
+    with pytest.raises(DataError, match="not a run folder"):
+        call("model", "init", str(tmp_path), "--out", str(tmp_path / "m"))
+
+
+def test_other_processes_of_a_distributed_run_write_nothing(tmp_path: Path, monkeypatch: Any) -> None:
+    monkeypatch.setenv("RANK", "1")
+    with train._first_process(tmp_path / "out", TrajectoryConfig(), {}, resume=False) as run:
+        assert run is None
+    assert not (tmp_path / "out").exists()
