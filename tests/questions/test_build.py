@@ -2,11 +2,15 @@
 
 import copy
 import importlib.util
+import json
 from collections import Counter
 from pathlib import Path
 
 import pytest
+from typer.testing import CliRunner
 
+from opensearch_vl.cli.questions import app
+from opensearch_vl.errors import UsageError
 from opensearch_vl.protocols import VisualMatch
 from opensearch_vl.questions.audit import check_against_wiki, read_tasks, shape
 from opensearch_vl.questions.build import QuestionTools, build_questions
@@ -214,3 +218,32 @@ def test_the_independent_checker_passes_every_question_and_can_fail(wiki, whole)
     assert "not the page's" in broken(lambda t: t["images"][0].update(sha256="0" * 64))
     assert "is not on the anchor's page" in broken(lambda t: t["provenance"]["picture"].update(file="x.png"))
     assert list(module.check_run([*records, records[0]], read_manifest(out))) != []
+
+
+def test_the_command_line_builds_resumes_and_audits(wiki, tmp_path) -> None:
+    out, index = tmp_path / "run", wiki.root / "index"
+    common = ["--index", str(index), "--json"]
+    small = [
+        option
+        for rule in (
+            "walks.min_in_degree=1", "answer.min_key_pages=3", "fuzz.min_shared=3", "shallow_first_hop=true", "screen.attempts=2",
+        )
+        for option in ("--set", rule)
+    ]  # fmt: skip
+    arguments = ["build", str(wiki.root), "--out", str(out), "--num", "3", "--no-ocr", *small, *common]
+    first = CliRunner().invoke(app, arguments)
+    assert first.exit_code == 0, first.output
+    assert json.loads(first.stdout)["questions"] == 3
+    again = CliRunner().invoke(app, [*arguments, "--resume"])
+    assert json.loads(again.stdout) == json.loads(first.stdout)
+    audited = CliRunner().invoke(app, ["audit", str(out), "--wiki", str(wiki.root), *common])
+    assert audited.exit_code == 0, audited.output
+    result = json.loads(audited.stdout)
+    assert result["findings"] == []
+    assert {(row["variant"], row["solver"]) for row in result["solvers"]} >= {
+        ("full", "no_tools"), ("full", "one_text_search"), ("full", "one_image_search"), ("full", "image_then_text"),
+        ("full", "blind_agent"), ("no_fuzz", "one_text_search"), ("answer_anchored", "one_image_search"),
+    }  # fmt: skip
+    assert all(row["unscored"] == 0 for row in result["solvers"])
+    refused = CliRunner().invoke(app, ["build", str(wiki.root), "--out", str(out), "--budget", "1"])
+    assert isinstance(refused.exception, UsageError)
