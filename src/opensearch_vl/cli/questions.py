@@ -20,9 +20,12 @@ from opensearch_vl.cli.common import (
     emit,
     progress,
 )
+from opensearch_vl.errors import UsageError
 
 if TYPE_CHECKING:
     from opensearch_vl.questions.counterfactual import Cell
+    from opensearch_vl.questions.facts import Facts
+    from opensearch_vl.questions.writer import LlmWriter
 
 app = typer.Typer(no_args_is_help=True, help="Questions: build them from a wiki folder, audit anybody's.")
 
@@ -44,12 +47,20 @@ def build(
     ocr: Annotated[
         bool, typer.Option(help="Read lettering: needed for look-alikes and the enhancement subset.")
     ] = True,
+    model: Annotated[str | None, typer.Option(help="Language model that rewords; without it rules write.")] = None,
+    base_url: Annotated[str | None, typer.Option(help="Address of its OpenAI-compatible server.")] = None,
+    price: Annotated[str | None, typer.Option(help="US dollars per million prompt and reply tokens: 0.4,1.6.")] = None,
+    budget: Annotated[
+        float | None, typer.Option(min=0, help="Stop before more US dollars than this are spent.")
+    ] = None,
     config: ConfigOption = None,
     overrides: SetOption = None,
     resume: ResumeOption = False,
     as_json: JsonOption = False,
 ) -> None:
     """Turn walks into questions: compose, fuzz, ground, filter, degrade; every rejection has its reason."""
+    if budget is not None and price is None:
+        raise UsageError("--budget needs to know what tokens cost.", "Add --price, e.g. --price 0.4,1.6.")
     from opensearch_vl.cli.wiring import local_world
     from opensearch_vl.config import load_config
     from opensearch_vl.questions.build import QuestionTools, build_questions
@@ -63,9 +74,11 @@ def build(
     with progress() as bars:
         world = local_world(wiki, index)
         folder, pictures = world.wiki, world.image_index
+        facts = Facts(folder)
         tools = QuestionTools(
+            writer=_writer(model, base_url, price, budget, facts, out) if model else None,
             judge=ExactJudge(),
-            filters=(GuessCommonValue(common_values(Facts(folder))), OneImageSearch(pictures, folder.images)),
+            filters=(GuessCommonValue(common_values(facts)), OneImageSearch(pictures, folder.images)),
             image_index=pictures,
             ocr=world.ocr if ocr else None,
             upscaler=world.upscaler,
@@ -127,6 +140,18 @@ def audit(
     emit(result, as_json, lambda: _print_audit(result))
     if findings:
         raise typer.Exit(EXIT_PARTIAL)
+
+
+def _writer(
+    model: str, base_url: str | None, price: str | None, budget: float | None, facts: Facts, out: Path
+) -> LlmWriter:
+    from opensearch_vl.agent.settings import AgentSettings
+    from opensearch_vl.cli.ask import chat_model
+    from opensearch_vl.questions.asking import Asker, ReplyCache
+    from opensearch_vl.questions.writer import LlmWriter
+
+    chat = chat_model(model, base_url, facts.wiki.images, AgentSettings(), None, price)
+    return LlmWriter(Asker(chat, ReplyCache(out / "replies.sqlite"), budget_usd=budget), facts)
 
 
 def _row(cell: Cell) -> dict[str, Any]:
