@@ -1,4 +1,4 @@
-"""The rooms' order, held by reading the imports (DESIGN: each room imports only from rooms above it)."""
+"""The rooms' order, held by reading the imports (each room imports only from rooms above it)."""
 
 import ast
 from pathlib import Path

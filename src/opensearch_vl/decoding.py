@@ -134,6 +134,8 @@ def fit_pixels(
 ) -> tuple[int, int]:
     """The size at which a model is shown a picture; tools keep working on the original.
 
+    The rule of Qwen-VL's own processors without their lower bound, so that these leave the result as it is.
+
     Args:
         size_px: Width and height of the original.
         max_pixels: Most pixels of the result; at least one patch is always given.
@@ -146,11 +148,11 @@ def fit_pixels(
     width, height = size_px
     if width <= 0 or height <= 0 or patch <= 0:
         raise ValueError(f"sizes must be positive: {width}×{height} pixels, patch {patch}")
-    scale = min(1.0, math.sqrt(max_pixels / (width * height)))
-    columns, rows = max(1, round(width * scale / patch)), max(1, round(height * scale / patch))
+    columns, rows = max(1, round(width / patch)), max(1, round(height / patch))
     most = max(1, max_pixels // (patch * patch))
-    if columns * rows > most:  # rounding up went over, or a thin picture was widened to one patch
-        columns, rows = max(1, int(width * scale / patch)), max(1, int(height * scale / patch))
+    if columns * rows > most:
+        shrink = math.sqrt(width * height / max_pixels)
+        columns, rows = max(1, int(width / shrink / patch)), max(1, int(height / shrink / patch))
         columns, rows = min(columns, most // rows or 1), min(rows, most // min(columns, most) or 1)
     return columns * patch, rows * patch
 

@@ -5,6 +5,8 @@ import gc
 import importlib
 import io
 import json
+import os
+import signal
 import threading
 import tomllib
 from collections.abc import Callable, Iterator
@@ -258,6 +260,18 @@ def test_osvl_ask_without_an_answer(photo: Path, serve: Callable[..., StubOpenAI
     done = osvl_ask(photo, "When?", "--base-url", server.url, "--model", "m", "--json")
     result = json.loads(done.stdout)
     assert done.exit_code == 1 and result["termination"] == "error" and "refused the key" in result["error"]
+
+
+def test_osvl_ask_interrupted(photo: Path, serve: Callable[..., StubOpenAI]) -> None:
+    def interrupt(request: dict[str, Any]) -> dict[str, Any]:
+        os.kill(os.getpid(), signal.SIGINT)  # Ctrl-C while the second turn is being generated
+        return completion("too late", delay_s=5)
+
+    server = serve([TAGS[0], interrupt])
+    done = osvl_ask(photo, "When?", "--base-url", server.url, "--model", "m", "--json")
+    result = json.loads(done.stdout)
+    assert done.exit_code == 130 and result["termination"] == "cancelled"
+    assert len(result["trajectory"]["steps"]) == 1
 
 
 def test_osvl_ask_fails_with_one_line(

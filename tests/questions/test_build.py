@@ -1,9 +1,16 @@
 """The whole chain on a small miniature: sums match, nothing twice, killed and resumed to the same digest."""
 
+import copy
+import importlib.util
+import json
 from collections import Counter
+from pathlib import Path
 
 import pytest
+from typer.testing import CliRunner
 
+from opensearch_vl.cli.questions import app
+from opensearch_vl.errors import UsageError
 from opensearch_vl.protocols import VisualMatch
 from opensearch_vl.questions.audit import check_against_wiki, read_tasks, shape
 from opensearch_vl.questions.build import QuestionTools, build_questions
@@ -179,3 +186,64 @@ def test_records_are_plain_json_lines(whole) -> None:
 def test_infobox_keys_survive_the_redaction_of_secrets(whole) -> None:
     stored = (whole[0] / "records.jsonl").read_text(encoding="utf-8")
     assert "[redacted]" not in stored
+
+
+def checker():
+    file = Path(__file__).parents[2] / "benchmarks" / "check_questions.py"
+    spec = importlib.util.spec_from_file_location("check_questions", file)
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
+def test_the_independent_checker_passes_every_question_and_can_fail(wiki, whole) -> None:
+    module = checker()
+    out, _ = whole
+    tables = module.Wiki(wiki.root)
+    records = list(read_json_lines(out / "records.jsonl"))
+    final = [record for record in records if record["task"]]
+    assert [p for record in final for p in module.check(record, tables, out, module.COMMON)] == []
+    assert list(module.check_run(records, read_manifest(out))) == []
+
+    def broken(change):
+        record = copy.deepcopy(final[0])
+        change(record["task"])
+        return " ".join(module.check(record, tables, out, module.COMMON))
+
+    title = final[0]["task"]["provenance"]["path"][1]
+    assert "can be read" in broken(lambda t: t.update(question=f"Who is {title}?"))
+    assert "the page states" in broken(lambda t: t["gold"].update(answer="31 May 1700"))
+    assert "does not fit it alone" in broken(lambda t: t["provenance"]["descriptors"][1]["predicates"].clear())
+    assert "no infobox states" in broken(lambda t: t["provenance"]["hops"][0].update(relation="x"))
+    assert "not the page's" in broken(lambda t: t["images"][0].update(sha256="0" * 64))
+    assert "is not on the anchor's page" in broken(lambda t: t["provenance"]["picture"].update(file="x.png"))
+    assert list(module.check_run([*records, records[0]], read_manifest(out))) != []
+
+
+def test_the_command_line_builds_resumes_and_audits(wiki, tmp_path) -> None:
+    out, index = tmp_path / "run", wiki.root / "index"
+    common = ["--index", str(index), "--json"]
+    small = [
+        option
+        for rule in (
+            "walks.min_in_degree=1", "answer.min_key_pages=3", "fuzz.min_shared=3", "shallow_first_hop=true", "screen.attempts=2",
+        )
+        for option in ("--set", rule)
+    ]  # fmt: skip
+    arguments = ["build", str(wiki.root), "--out", str(out), "--num", "3", "--no-ocr", *small, *common]
+    first = CliRunner().invoke(app, arguments)
+    assert first.exit_code == 0, first.output
+    assert json.loads(first.stdout)["questions"] == 3
+    again = CliRunner().invoke(app, [*arguments, "--resume"])
+    assert json.loads(again.stdout) == json.loads(first.stdout)
+    audited = CliRunner().invoke(app, ["audit", str(out), "--wiki", str(wiki.root), *common])
+    assert audited.exit_code == 0, audited.output
+    result = json.loads(audited.stdout)
+    assert result["findings"] == []
+    assert {(row["variant"], row["solver"]) for row in result["solvers"]} >= {
+        ("full", "no_tools"), ("full", "one_text_search"), ("full", "one_image_search"), ("full", "image_then_text"),
+        ("full", "blind_agent"), ("no_fuzz", "one_text_search"), ("answer_anchored", "one_image_search"),
+    }  # fmt: skip
+    assert all(row["unscored"] == 0 for row in result["solvers"])
+    refused = CliRunner().invoke(app, ["build", str(wiki.root), "--out", str(out), "--budget", "1"])
+    assert isinstance(refused.exception, UsageError)

@@ -19,7 +19,8 @@ from opensearch_vl.agent.transcript import ChatFormat, Tape, Transcript, transcr
 from opensearch_vl.errors import TranscriptError  # noqa: E402
 from opensearch_vl.images import ImageStore  # noqa: E402
 from opensearch_vl.protocols import Message, Sampling, TextPart  # noqa: E402
-from opensearch_vl.rl.decoding import Decoder, Memory, Request, rope_positions  # noqa: E402
+from opensearch_vl.rl.decoding import Decoder, Request  # noqa: E402
+from opensearch_vl.rl.memory import Memory, rope_positions  # noqa: E402
 from opensearch_vl.rl.rollout_policy import LocalPolicy, PolicyChat  # noqa: E402
 from opensearch_vl.sft.collate import model_inputs  # noqa: E402
 from opensearch_vl.types import Sampled  # noqa: E402

@@ -18,11 +18,12 @@ from opensearch_vl.agent.transcript import ChatFormat  # noqa: E402
 from opensearch_vl.errors import ConfigError, DataError, ModelUnreachable  # noqa: E402
 from opensearch_vl.images import ImageStore  # noqa: E402
 from opensearch_vl.protocols import JudgedCase, Message, QueryScore, Reply, Sampling, ToolSchema  # noqa: E402
+from opensearch_vl.rl.arguments import rl_arguments  # noqa: E402
 from opensearch_vl.rl.batch import make_batch  # noqa: E402
 from opensearch_vl.rl.loss import LossSettings  # noqa: E402
 from opensearch_vl.rl.rollouts import Scene, roll_out, tasks_of_step  # noqa: E402
 from opensearch_vl.rl.settings import RlSettings  # noqa: E402
-from opensearch_vl.rl.trainer import rl_arguments, train_rl, trainer_class  # noqa: E402
+from opensearch_vl.rl.trainer import train_rl, trainer_class  # noqa: E402
 from opensearch_vl.runs import RunFolder, digest, read_records  # noqa: E402
 from opensearch_vl.scoring.judges import ExactJudge  # noqa: E402
 from opensearch_vl.scoring.score import RewardSettings  # noqa: E402

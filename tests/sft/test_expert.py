@@ -215,6 +215,15 @@ def test_hits_of_both_searches() -> None:
     assert hits("No confident match.") == []
 
 
+def test_a_hit_that_is_cut_off_says_so() -> None:
+    text = "[Passage 1]\nTitle: A\nURL: u\nSummary: Height: 3 m.\n\n[Passage 2]\nTitle: B\nURL: v\n[cut: 1,388 of 1,744 characters left out]"
+    first, second = hits(text)
+    assert (first.body, first.cut_off) == ("Height: 3 m.", False)
+    assert (second.title, second.body, second.cut_off) == ("B", "", True)
+    within = hits("[Passage 1]\nTitle: A\nURL: u\nSummary: Height: 3\n[cut: 9 more characters]")[0]
+    assert (within.body, within.cut_off) == ("Height: 3", True)
+
+
 def test_lettering_and_picture_ids() -> None:
     assert (
         lettering('[Text Block 1] (title) "GRAND"\n[Text Block 2] (text) "HALL "x""\nAll text:\nfoo')

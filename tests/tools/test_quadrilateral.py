@@ -81,7 +81,7 @@ def error_px(found: np.ndarray | None, corners: np.ndarray) -> float:
     ("kind", "fill", "clutter"), [("plain", 0.7, 0), ("small", 0.25, 0), ("cluttered", 0.6, 15), ("large", 0.85, 0)]
 )
 def test_corners_are_found_within_two_pixels(kind: str, fill: float, clutter: int) -> None:
-    for seed in range(6):
+    for seed in range(3):
         rng = np.random.default_rng(seed)
         sheet, corners = corners_of(rng, fill)
         scene = noisy(paste(ground(rng, clutter), sheet, corners), rng)
@@ -131,7 +131,7 @@ def test_a_page_cut_off_by_the_frame_is_straightened_as_far_as_it_shows() -> Non
     assert np.abs(found[:2, 1]).max() <= 3.0, "the top runs along the frame"
 
 
-@pytest.mark.parametrize("turn", [-40, -20, 0, 20, 40])
+@pytest.mark.parametrize("turn", [-40, 0, 40])
 def test_the_result_is_neither_mirrored_nor_turned(turn: float) -> None:
     rng = np.random.default_rng(10)
     sheet = page(rng, 300, 220)
@@ -190,7 +190,7 @@ def test_warp_is_the_exact_inverse_of_a_known_homography() -> None:
     )
 
 
-@settings(max_examples=15, deadline=None)
+@settings(max_examples=6, deadline=None)
 @given(st.integers(0, 2**32 - 1), st.integers(8, 120), st.integers(8, 120), st.integers(1, 9))
 def test_any_picture_gives_a_picture(seed: int, width: int, height: int, blocks: int) -> None:
     rng = np.random.default_rng(seed)

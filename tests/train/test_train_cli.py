@@ -112,18 +112,18 @@ def test_the_layout_is_rebuilt_from_the_run(folder: Path, tmp_path: Path) -> Non
     run = folder / "trajectories"
     manifest = json.loads((run / "manifest.json").read_text())
     assert layout_of(run).hash == manifest["agent"]["prompt_hash"]
-    assert len(list(open_source([run]).records())) == 6
+    assert len(list(open_source([run], tmp_path).records())) == 6
     other = tmp_path / "other"
     other.mkdir()
     manifest["agent"]["prompt_hash"] = "0" * 16
     (other / "manifest.json").write_text(json.dumps(manifest))
     with pytest.raises(DataError, match="write otherwise"):
-        open_source([run, other])
+        open_source([run, other], tmp_path)
     (other / "manifest.json").write_text("{}")
     with pytest.raises(DataError, match="not a run of trajectories"):
         layout_of(other)
     with pytest.raises(DataError, match="no run"):
-        open_source([])
+        open_source([], tmp_path)
 
 
 def test_runs_that_were_rolled_out_otherwise_are_not_mixed(folder: Path, tmp_path: Path) -> None:
@@ -131,7 +131,38 @@ def test_runs_that_were_rolled_out_otherwise_are_not_mixed(folder: Path, tmp_pat
     with RunFolder(tmp_path / "rl-layout", TrajectoryConfig(agent=env.settings)) as run:
         run.write_manifest(agent=describe(env))
     with pytest.raises(DataError, match="another prompt"):
-        open_source([folder / "trajectories", tmp_path / "rl-layout"])
+        open_source([folder / "trajectories", tmp_path / "rl-layout"], tmp_path)
+
+
+def test_a_released_sharegpt_file_is_trained_on_as_it_is(folder: Path, tmp_path: Path) -> None:
+    from opensearch_vl.agent.transcript import ChatFormat
+    from opensearch_vl.sft.examples import build_examples
+    from opensearch_vl.sft.export import export_run
+
+    export_run(folder / "trajectories", tmp_path / "export")
+    file = tmp_path / "export" / "opensearch_vl_sft.json"
+    source = open_source([file], tmp_path / "pictures")
+    chat_format = ChatFormat.load(folder / "model")
+    examples = build_examples(source.records(), source.layout, chat_format)
+    assert (len(examples.transcripts), dict(examples.left_out)) == (6, {})
+    rows = json.loads(file.read_text())
+    for row, transcript in zip(rows, examples.transcripts, strict=True):
+        replies = [turn["value"] for turn in row["conversations"] if turn["from"] == "gpt"]
+        trained = chat_format.tokenizer.decode(transcript.ids[transcript.gen_mask])
+        assert trained == "".join(f"{reply}<|im_end|>" for reply in replies)
+        whole = chat_format.tokenizer.decode(transcript.ids)
+        assert row["system"] in whole and "<tools>" in whole and "<image>" not in whole
+        assert len(transcript.images) == len(row["images"])
+    rows[0]["system"] += " Be brief."
+    mixed = file.with_name("mixed.json")
+    mixed.write_text(json.dumps(rows))
+    with pytest.raises(DataError, match="differ in system prompt"):
+        open_source([mixed], tmp_path / "pictures")
+    with pytest.raises(DataError, match="trained on alone"):
+        open_source([file, folder / "trajectories"], tmp_path / "pictures")
+    mixed.write_text("not json")
+    with pytest.raises(DataError, match="not a ShareGPT file"):
+        open_source([mixed], tmp_path / "pictures")
 
 
 def test_errors_are_typed_and_say_what_to_do(folder: Path, tmp_path: Path) -> None:

@@ -39,7 +39,7 @@ def register(app: typer.Typer) -> None:
 
         if (out / "config.json").exists():
             raise RunExists(f"{out} already holds a checkpoint.", "Choose another --out.")
-        source = open_source(data)
+        source = open_source(data, out / "pictures")
         shape = MiniatureShape(vocab_size=vocab_size)
         report = init_miniature(out, texts(source.records(), source.layout), seed, shape)
         emit(

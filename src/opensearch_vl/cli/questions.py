@@ -20,12 +20,12 @@ from opensearch_vl.cli.common import (
     emit,
     progress,
 )
+from opensearch_vl.errors import UsageError
 
 if TYPE_CHECKING:
-    from opensearch_vl.backends.image_index import LocalImageIndex
-    from opensearch_vl.backends.passages import LocalSearch
     from opensearch_vl.questions.counterfactual import Cell
-    from opensearch_vl.wiki.tables import WikiFolder
+    from opensearch_vl.questions.facts import Facts
+    from opensearch_vl.questions.writer import LlmWriter
 
 app = typer.Typer(no_args_is_help=True, help="Questions: build them from a wiki folder, audit anybody's.")
 
@@ -47,14 +47,21 @@ def build(
     ocr: Annotated[
         bool, typer.Option(help="Read lettering: needed for look-alikes and the enhancement subset.")
     ] = True,
+    model: Annotated[str | None, typer.Option(help="Language model that rewords; without it rules write.")] = None,
+    base_url: Annotated[str | None, typer.Option(help="Address of its OpenAI-compatible server.")] = None,
+    price: Annotated[str | None, typer.Option(help="US dollars per million prompt and reply tokens: 0.4,1.6.")] = None,
+    budget: Annotated[
+        float | None, typer.Option(min=0, help="Stop before more US dollars than this are spent.")
+    ] = None,
     config: ConfigOption = None,
     overrides: SetOption = None,
     resume: ResumeOption = False,
     as_json: JsonOption = False,
 ) -> None:
     """Turn walks into questions: compose, fuzz, ground, filter, degrade; every rejection has its reason."""
-    from opensearch_vl.backends.ocr import RapidOcr
-    from opensearch_vl.backends.upscale import LanczosUpscaler
+    if budget is not None and price is None:
+        raise UsageError("--budget needs to know what tokens cost.", "Add --price, e.g. --price 0.4,1.6.")
+    from opensearch_vl.cli.wiring import local_world
     from opensearch_vl.config import load_config
     from opensearch_vl.questions.build import QuestionTools, build_questions
     from opensearch_vl.questions.facts import Facts
@@ -62,18 +69,19 @@ def build(
     from opensearch_vl.questions.solvers import GuessCommonValue, OneImageSearch, common_values
     from opensearch_vl.runs import RunFolder
     from opensearch_vl.scoring.judges import ExactJudge
-    from opensearch_vl.wiki.tables import WikiFolder
 
     settings = load_config(QuestionSettings, config, overrides or ())
-    folder = WikiFolder(wiki)
     with progress() as bars:
-        _, pictures = _indexes(folder, index or wiki / "index")
+        world = local_world(wiki, index)
+        folder, pictures = world.wiki, world.image_index
+        facts = Facts(folder)
         tools = QuestionTools(
+            writer=_writer(model, base_url, price, budget, facts, out) if model else None,
             judge=ExactJudge(),
-            filters=(GuessCommonValue(common_values(Facts(folder))), OneImageSearch(pictures, folder.images)),
+            filters=(GuessCommonValue(common_values(facts)), OneImageSearch(pictures, folder.images)),
             image_index=pictures,
-            ocr=RapidOcr() if ocr else None,
-            upscaler=LanczosUpscaler(),
+            ocr=world.ocr if ocr else None,
+            upscaler=world.upscaler,
         )
         bar = bars.add_task("Questions", total=num)
         manifest = {"wiki": folder.meta["name"], "seed": seed, "num": num}
@@ -104,21 +112,18 @@ def audit(
     as_json: JsonOption = False,
 ) -> None:
     """Measure shortcuts, leaks, duplicates and variety of a set of questions; changes nothing."""
+    from opensearch_vl.cli.wiring import local_world
     from opensearch_vl.images import ImageStore
     from opensearch_vl.questions.audit import audit_solvers, check_against_wiki, read_tasks, shape
     from opensearch_vl.questions.counterfactual import counterfactuals, solve_all
     from opensearch_vl.questions.facts import Facts
     from opensearch_vl.scoring.judges import ExactJudge
-    from opensearch_vl.wiki.tables import WikiFolder
 
-    folder = WikiFolder(wiki)
     tasks = read_tasks(file)
-    search, pictures = _indexes(folder, index or wiki / "index")
-    from opensearch_vl.backends.readers import WikiPageReader
-
-    reader = WikiPageReader(folder)
+    world = local_world(wiki, index)
+    folder = world.wiki
     store = ImageStore((file if file.is_dir() else file.parent) / "images", fallbacks=(folder.images,))
-    solvers = audit_solvers(tasks, search, pictures, store, reader)
+    solvers = audit_solvers(tasks, world.search, world.image_index, store, world.reader)
     judge = ExactJudge()
     cells = asyncio.run(solve_all(tasks, solvers, judge, seed=seed))
     table: list[dict[str, Any]] = [_row(cell) for cell in cells]
@@ -137,16 +142,16 @@ def audit(
         raise typer.Exit(EXIT_PARTIAL)
 
 
-def _indexes(wiki: WikiFolder, folder: Path) -> tuple[LocalSearch, LocalImageIndex]:
-    from opensearch_vl.backends.image_index import LocalImageIndex
-    from opensearch_vl.backends.passages import LocalSearch
+def _writer(
+    model: str, base_url: str | None, price: str | None, budget: float | None, facts: Facts, out: Path
+) -> LlmWriter:
+    from opensearch_vl.agent.settings import AgentSettings
+    from opensearch_vl.cli.ask import chat_model
+    from opensearch_vl.questions.asking import Asker, ReplyCache
+    from opensearch_vl.questions.writer import LlmWriter
 
-    passages, pictures = folder / "passages", folder / "pictures"
-    if not passages.exists():
-        LocalSearch.build(wiki, passages)
-    if not pictures.exists():
-        LocalImageIndex.build(wiki, pictures)
-    return LocalSearch(passages), LocalImageIndex(pictures)
+    chat = chat_model(model, base_url, facts.wiki.images, AgentSettings(), None, price)
+    return LlmWriter(Asker(chat, ReplyCache(out / "replies.sqlite"), budget_usd=budget), facts)
 
 
 def _row(cell: Cell) -> dict[str, Any]:

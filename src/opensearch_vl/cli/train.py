@@ -43,7 +43,9 @@ def register(app: typer.Typer, tools_for: ToolsFor) -> None:
 
     @train.command()
     def sft(
-        data: Annotated[list[Path], typer.Argument(metavar="RUN…", help="Runs of `osvl data synthesise`.")],
+        data: Annotated[
+            list[Path], typer.Argument(metavar="RUN…", help="Runs of `osvl data synthesise`, or a ShareGPT file.")
+        ],
         out: OutOption,
         config: ConfigOption = None,
         settings: SetOption = None,
@@ -60,7 +62,7 @@ def register(app: typer.Typer, tools_for: ToolsFor) -> None:
 
         chosen = load_config(SftSettings, config, settings or ())
         _needs_model(chosen.model)
-        source = open_source(data)
+        source = open_source(data, out / "images")
         chat_format = ChatFormat.load(chosen.model, max_pixels=chosen.image_max_pixels)
         examples = build_examples(source.records(), source.layout, chat_format, max_tokens=chosen.max_tokens)
         manifest = {"data": [str(run) for run in data], "examples": len(examples.transcripts)}

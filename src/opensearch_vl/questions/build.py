@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import asyncio
 import hashlib
-from collections import Counter, defaultdict
+from collections import Counter, defaultdict, deque
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from typing import Any
@@ -24,6 +24,7 @@ from opensearch_vl.questions.repairs import REPAIR, Kind
 from opensearch_vl.questions.screen import Screening, screen
 from opensearch_vl.questions.settings import QuestionSettings
 from opensearch_vl.questions.stages import FINAL, Rejection, StageTable
+from opensearch_vl.questions.writer import LlmWriter
 from opensearch_vl.runs import RunFolder, read_records
 from opensearch_vl.seeds import derive
 from opensearch_vl.types import QuestionRecord, Task
@@ -41,6 +42,7 @@ class QuestionTools:
         judge: Compares a solver's answer with the reference.
         filters: The stages of the filter, the cheapest first.
         image_index: Reverse image search over the wiki's pictures; tells whether a picture has look-alikes.
+        writer: Rewords drafts with a language model; without it the rules' wording stands.
         ocr: Reads lettering off the anchor's picture.
         embedder: Ranks the anchor's pictures.
         upscaler: Repairs down-sampled pictures.
@@ -48,6 +50,7 @@ class QuestionTools:
 
     judge: Judge | None = None
     filters: tuple[Solver, ...] = ()
+    writer: LlmWriter | None = None
     image_index: ImageIndex | None = None
     ocr: OcrEngine | None = None
     embedder: ImageEmbedder | None = None
@@ -139,18 +142,37 @@ async def build_questions_async(
         progress: Called with (final questions so far, `num` or 0) after every walk.
     """
     builder = _Builder(wiki, settings, seed, tools, run)
-    for walk in builder.walks():
-        if isinstance(walk, Dropped):
-            builder.drop(walk)
-        else:
-            await builder.finish(walk)
-        if progress is not None:
-            progress(len(builder.report.tasks), num or 0)
-        if num is not None and len(builder.report.tasks) >= num:
-            break
+    under_way: deque[_UnderWay] = deque()
+    try:
+        for walk in builder.walks():
+            if isinstance(walk, Dropped):
+                builder.drop(walk)
+            else:
+                under_way.append(builder.start())
+            if len(under_way) >= settings.parallel:
+                await builder.finish(under_way.popleft())
+            if progress is not None:
+                progress(len(builder.report.tasks), num or 0)
+            if builder.has(num):
+                break
+        while under_way and not builder.has(num):
+            await builder.finish(under_way.popleft())
+    finally:
+        for item in under_way:
+            item.work.cancel()
     if run is not None:
-        run.write_manifest(report=builder.report.as_dict())
+        spent = {} if tools.writer is None else {"spent": tools.writer.asker.ledger.as_dict()}
+        run.write_manifest(report=builder.report.as_dict(), **spent)
     return builder.report
+
+
+@dataclass(frozen=True, slots=True)
+class _UnderWay:
+    """An accepted walk whose models may still be at work."""
+
+    identity: str
+    made: Draft
+    work: asyncio.Future[QuestionRecord]
 
 
 class _Builder:
@@ -203,24 +225,42 @@ class _Builder:
         parts = (str(facts.wiki.meta.get("name", "")), facts.page(anchor).title, str(self._seed), str(attempt))
         return "q" + hashlib.sha256("\x1f".join(parts).encode()).hexdigest()[:16]
 
-    async def finish(self, walk: Walk) -> None:
-        """Picture, duplicates and filter for a walk that passed; its one record is written at the end."""
-        assert self._accepted is not None and self._accepted[1].walk.nodes == walk.nodes
+    def has(self, num: int | None) -> bool:
+        """Whether the number of questions asked for is reached."""
+        return num is not None and len(self.report.tasks) >= num
+
+    def start(self) -> _UnderWay:
+        """Begin the part of the walk just accepted that may wait for models and does not depend on other walks."""
+        assert self._accepted is not None
         identity, made = self._accepted
-        record = self._earlier.get(identity)
-        if record is None:
-            record = await self._carry_through(identity, made)
+        return _UnderWay(identity, made, asyncio.ensure_future(self._carry_through(identity, made)))
+
+    async def finish(self, item: _UnderWay) -> None:
+        """Duplicates and degradation, in the order of the walks; the walk's one record is written here."""
+        record = await item.work
+        if item.identity not in self._earlier and (task := record.task) is not None:
+            if duplicate := self._duplicate(task):
+                record = self._rejected(item.identity, item.made, Rejection("dedupe", duplicate))
+            elif self._wants_degrading(task):
+                task, trials = await self._degrade(task)
+                record = record.model_copy(update={"task": task, "draft": {**record.draft, "degrading": trials}})
         self._use_up(record)
         self._record(record)
 
     async def _carry_through(self, identity: str, made: Draft) -> QuestionRecord:
+        if identity in self._earlier:
+            return self._earlier[identity]
+        written = made if self._tools.writer is None else await self._tools.writer.write(made)
+        if isinstance(written, Rejection):
+            return self._rejected(identity, made, written)
+        made = written
         picture = choose_picture(
             self._facts, made.walk.nodes[0], self._settings.anchor, self._min_image_px(), self._tools.embedder
         )
         if isinstance(picture, Rejection):
             return self._rejected(identity, made, picture)
-        if duplicate := self._duplicate(picture, made):
-            return self._rejected(identity, made, Rejection("dedupe", duplicate))
+        if self._pictures[picture.source.file] >= self._settings.max_per_picture:  # spares the filter's work
+            return self._rejected(identity, made, Rejection("dedupe", "same_picture"))
         known = await self._identify(picture, made)
         if isinstance(known, Rejection):
             return self._rejected(identity, made, known)
@@ -232,8 +272,6 @@ class _Builder:
         if found.answered_by:
             trace["task"] = task.model_dump(mode="json")
             return QuestionRecord(id=identity, stage="screen", reason=found.answered_by, draft=trace)
-        if self._wants_degrading(known):
-            task, trace["degrading"] = await self._degrade(task)
         return QuestionRecord(id=identity, task=task, draft=trace)
 
     def _task(self, identity: str, made: Draft, picture: Picture, known: Identified) -> Task:
@@ -250,10 +288,13 @@ class _Builder:
             provenance=provenance.model_copy(update={"picture": source, "extra": extra}),
         )
 
-    def _wants_degrading(self, known: Identified) -> bool:
+    def _wants_degrading(self, task: Task) -> bool:
         """Whether this question should be one of the degraded: a running quota, so that a resumed run agrees."""
-        if self._run is None or self._tools.ocr is None or known.by != "lettering" or known.tool:
+        picture = task.provenance.picture
+        if self._run is None or self._tools.ocr is None or picture is None or picture.identified_by != "lettering":
             return False
+        if "lettering_tool" in task.provenance.extra:
+            return False  # needs a repair as it is
         return sum(self.report.degraded.values()) < self._settings.degrade.fraction * (len(self.report.tasks) + 1)
 
     async def _degrade(self, task: Task) -> tuple[Task, list[dict[str, Any]]]:
@@ -281,11 +322,15 @@ class _Builder:
         threshold = self._rules.min_image_px if own is None else own
         return threshold if isinstance(threshold, int) else 0
 
-    def _duplicate(self, picture: Picture, made: Draft) -> str:
-        if self._pictures[picture.source.file] >= self._settings.max_per_picture:
+    def _duplicate(self, task: Task) -> str:
+        """What the task shares with an earlier one beyond what the settings allow, or an empty text."""
+        provenance = task.provenance
+        if provenance.picture is not None and self._pictures[provenance.picture.file] >= self._settings.max_per_picture:
             return "same_picture"
-        anchor = made.hops[0].source
-        return "same_anchor_and_answer" if (anchor, made.answer.text) in self._asked else ""
+        answer_page = self._facts.resolve(provenance.path[-1])
+        if answer_page is not None and provenance.attribute in self._asked_of[answer_page]:
+            return "same_answer"
+        return "same_anchor_and_answer" if (provenance.path[0], task.gold.answer) in self._asked else ""
 
     async def _identify(self, picture: Picture, made: Draft) -> Identified | Rejection:
         anchor, tools = made.walk.nodes[0], self._tools

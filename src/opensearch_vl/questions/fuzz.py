@@ -28,11 +28,14 @@ _MAX_STATED_TOKENS = 4
 
 @dataclass(frozen=True, slots=True)
 class Description:
-    """How one entity is told relative to the node before it: a noun phrase with the slot ``{X}``, and its count."""
+    """How one entity is told relative to the node before it: a noun phrase with the slot ``{X}``, and its count.
+
+    `matches` is None where only prose states the relation: not applicable.
+    """
 
     phrase: str
     predicates: tuple[Predicate, ...]
-    matches: int
+    matches: int | None
 
 
 def describe_path(
@@ -52,9 +55,10 @@ def describe_path(
     """
     found = []
     for place, hop in enumerate(hops, 1):
-        if hop.direction == "prose":
-            return Rejection("fuzz", "prose_descriptor", hop.relation)
         source, target = walk.nodes[place - 1], walk.nodes[place]
+        if hop.direction == "prose":  # a writer must word it; no table can count it
+            found.append(Description(hop.phrase, (), None))
+            continue
         if trouble := _ambiguous_wording(facts, hop, source, target):
             return Rejection("fuzz", trouble, f"{hop.source}: {hop.relation}")
         hidden = asked if place == len(hops) else ""

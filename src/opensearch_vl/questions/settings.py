@@ -87,6 +87,8 @@ class QuestionSettings(Config):
         opening_chars: How much of a page a reverse image search shows.
         max_per_picture: How many questions may share one picture.
         max_per_answer_page: How many questions may end at one page; the same attribute is never asked of it twice.
+        parallel: Walks that may wait for models at once. Part of the result: a draft sees what the walks before these
+            have used up.
     """
 
     walks: WalkRules = WalkRules()
@@ -99,3 +101,4 @@ class QuestionSettings(Config):
     opening_chars: int = Field(600, ge=0)
     max_per_picture: int = Field(1, ge=1)
     max_per_answer_page: int = Field(3, ge=1)
+    parallel: int = Field(1, ge=1)

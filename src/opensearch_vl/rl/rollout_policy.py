@@ -12,14 +12,43 @@ import asyncio
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Protocol
 
 from opensearch_vl.agent.pixels import Pixels
 from opensearch_vl.agent.transcript import ChatFormat, Tape
 from opensearch_vl.errors import TranscriptError
 from opensearch_vl.images import ImageStore
 from opensearch_vl.protocols import Message, Reply, Sampling, ToolSchema
-from opensearch_vl.rl.decoding import Decoder, Memory, Request
+from opensearch_vl.rl.decoding import Decoder, Request
+from opensearch_vl.rl.memory import Memory
 from opensearch_vl.types import ImageRef, Sampled, Usage
+
+
+class TurnPolicy(Protocol):
+    """What decodes the turns of conversations: `LocalPolicy`, or `rl.server_policy.ServerPolicy`."""
+
+    name: str
+    stop_ids: frozenset[int]
+
+    def open(self, conversation: str) -> None:
+        """Announce a conversation."""
+        ...
+
+    def close(self, conversation: str) -> None:
+        """Forget a conversation."""
+        ...
+
+    async def generate(
+        self,
+        token_ids: Sequence[int],
+        images: Sequence[ImageRef],
+        sampling: Sampling,
+        *,
+        seed: int = 0,
+        conversation: str = "",
+    ) -> Sampled:
+        """Continue `token_ids`."""
+        ...
 
 
 @dataclass(slots=True)
@@ -44,6 +73,7 @@ class LocalPolicy:
     def __init__(self, decoder: Decoder, name: str = "policy", *, max_rows: int = 128, lockstep: bool = False) -> None:
         self.decoder = decoder
         self.name = name
+        self.stop_ids = decoder.stop_ids
         self.max_rows = max_rows
         self.lockstep = lockstep
         self.num_generated = 0
@@ -130,7 +160,7 @@ class LocalPolicy:
 
 
 class PolicyChat:
-    """One conversation with a `LocalPolicy`, spoken to in messages. Use one per rollout, and close it.
+    """One conversation with a policy, spoken to in messages. Use one per rollout, and close it.
 
     Args:
         policy: The model.
@@ -138,7 +168,7 @@ class PolicyChat:
         conversation: Name of the conversation; unique among those open.
     """
 
-    def __init__(self, policy: LocalPolicy, chat_format: ChatFormat, conversation: str) -> None:
+    def __init__(self, policy: TurnPolicy, chat_format: ChatFormat, conversation: str) -> None:
         self.name = policy.name
         self.policy = policy
         self.format = chat_format
@@ -172,7 +202,7 @@ class PolicyChat:
             prompt, self._tape.images, sampling, seed=seed, conversation=self.conversation
         )
         ids = list(sampled.token_ids)
-        text = self.format.tokenizer.decode(ids[:-1] if ids and ids[-1] in self.policy.decoder.stop_ids else ids)
+        text = self.format.tokenizer.decode(ids[:-1] if ids and ids[-1] in self.policy.stop_ids else ids)
         self._tape.add_reply(text, sampled)
         return Reply(
             content=text,

@@ -16,11 +16,11 @@ from opensearch_vl.agent.rollout import rollout
 from opensearch_vl.agent.transcript import ChatFormat, Tape, Transcript, transcribe
 from opensearch_vl.errors import TranscriptError
 from opensearch_vl.protocols import ChatModel, Judge
-from opensearch_vl.rl.batch import ScoredTranscript
+from opensearch_vl.rl.batch import Batch, ScoredTranscript
 from opensearch_vl.scoring.reward import NOT_THE_POLICY
 from opensearch_vl.scoring.score import RewardSettings, Scored, score_rollout
 from opensearch_vl.seeds import derive, generator
-from opensearch_vl.types import RewardParts, Task, Trajectory
+from opensearch_vl.types import RewardParts, RolloutRecord, Task, TrainingFacts, Trajectory
 
 
 @dataclass(frozen=True, slots=True)
@@ -151,3 +151,25 @@ def reward_means(rewards: Sequence[RewardParts]) -> dict[str, float]:
         known = [value for reward in rewards if (value := getattr(reward, part)) is not None]
         means[part] = sum(known) / len(known) if known else 0.0
     return means
+
+
+def rollout_record(outcome: Outcome, batch: Batch, row: int, step: int, group: int) -> RolloutRecord:
+    """A rollout as it is kept in the run folder, with what training made of it."""
+    transcript = outcome.transcript
+    trained = batch.mask[row, : len(transcript)]
+    return RolloutRecord(
+        id=f"{step:06d}/{group:05d}/{outcome.trajectory.id}",
+        task=outcome.task,
+        trajectory=outcome.trajectory,
+        verdict=outcome.score.verdict,
+        reward=outcome.score.reward,
+        reason=outcome.reason,
+        training=TrainingFacts(
+            step=step,
+            group=group,
+            fatal=outcome.score.fatal,
+            relative=float(batch.relative[row]),
+            advantage=float(batch.advantages[row]),
+            trained_tokens=tuple(int(trained[transcript.step_ids == n].sum()) for n in range(transcript.num_steps)),
+        ),
+    )

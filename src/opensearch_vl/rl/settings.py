@@ -38,6 +38,8 @@ class RlSettings(Config):
         old_logprobs: Log-probabilities of the old policy in the ratio: `recomputed` by the trainer before the first
             update of a generation, or as `sampled`. With one minibatch both policies are the same and none are needed.
         judge_retries: How often a failed judgement is asked for again before the rollout counts as unscored.
+        server: Address of a vLLM server that makes the rollouts and is sent the new weights; empty decodes with the
+            trained model in this process.
         lockstep: Whether rollouts wait for one another, which makes runs of a local policy repeat to the last bit.
         max_rows: Turns decoded together by a local policy.
         precision: `fp32` on CPUs.
@@ -68,6 +70,7 @@ class RlSettings(Config):
     image_max_pixels: int | None = Field(default=262_144, gt=0)
     old_logprobs: Literal["recomputed", "sampled"] = "recomputed"
     judge_retries: int = Field(default=2, ge=0)
+    server: str = ""
     lockstep: bool = True
     max_rows: int = Field(default=128, gt=0)
     precision: Literal["bf16", "fp32"] = "bf16"

@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import asyncio
 import logging
-import os
 import time
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -18,18 +17,28 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from opensearch_vl.agent.pixels import Pixels
-from opensearch_vl.errors import ConfigError, DataError, MissingExtra
+from opensearch_vl.errors import DataError, MissingExtra
+from opensearch_vl.rl.arguments import rl_arguments
 from opensearch_vl.rl.batch import Batch, make_batch
 from opensearch_vl.rl.decoding import Decoder
 from opensearch_vl.rl.loss import normaliser, policy_loss
 from opensearch_vl.rl.metrics import alarms, rollout_metrics
 from opensearch_vl.rl.rollout_policy import LocalPolicy, PolicyChat, stop_ids
-from opensearch_vl.rl.rollouts import ModelFor, Outcome, Scene, roll_out, tasks_of_step, unscored_reasons
+from opensearch_vl.rl.rollouts import (
+    ModelFor,
+    Outcome,
+    Scene,
+    roll_out,
+    rollout_record,
+    tasks_of_step,
+    unscored_reasons,
+)
+from opensearch_vl.rl.server_policy import ServerPolicy
 from opensearch_vl.rl.settings import RlSettings
 from opensearch_vl.runs import RunFolder
 from opensearch_vl.sft.collate import model_inputs
-from opensearch_vl.sft.train import cuda_available, last_checkpoint, metrics_callback, save_checkpoint, step_of
-from opensearch_vl.types import RolloutRecord, Task, TrainingFacts
+from opensearch_vl.sft.train import last_checkpoint, metrics_callback, save_checkpoint, step_of
+from opensearch_vl.types import Task
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -116,7 +125,7 @@ def train_rl(
     start = step_of(resume)
     trainer = trainer_class()(settings, scene, tasks, run, out, model)
     trainer.remove_callback(PrinterCallback)  # it prints on stdout
-    trainer.model_for = model_for or local_policy(trainer, settings)
+    trainer.model_for = model_for or (server_policy if settings.server else local_policy)(trainer, settings)
     if run is not None:
         run.keep_metrics(lambda row: row["step"] <= start)
     with trainer.runner:
@@ -140,6 +149,16 @@ def local_policy(trainer: Any, settings: RlSettings) -> ModelFor:
     return lambda conversation: PolicyChat(policy, chat_format, conversation)
 
 
+def server_policy(trainer: Any, settings: RlSettings) -> ModelFor:
+    """Replies by a vLLM server, which TRL keeps supplied with the current weights."""
+    from trl.generation.vllm_client import VLLMClient
+
+    chat_format = trainer.scene.chat_format
+    client = VLLMClient(base_url=settings.server, connection_timeout=120.0)
+    policy = ServerPolicy(client, chat_format, trainer.scene.env.store, stop_ids(chat_format))
+    return lambda conversation: PolicyChat(policy, chat_format, conversation)
+
+
 def trainer_class() -> type[Any]:
     """`FatalAwareTrainer`, made on demand because TRL is heavy."""
     import torch
@@ -148,6 +167,8 @@ def trainer_class() -> type[Any]:
 
     class FatalAwareTrainer(GRPOTrainer):  # type: ignore[misc] # TRL is untyped here
         """`GRPOTrainer` with our rollouts, our batch and our loss."""
+
+        _last_loaded_step: int  # TRL's: the step whose weights the server has
 
         def __init__(
             self,
@@ -190,6 +211,9 @@ def trainer_class() -> type[Any]:
         def _generate_and_score_completions(self, inputs: list[dict[str, Any]]) -> dict[str, Any]:
             """Roll out this process's share of the generation; what travels on are the numbers of its rows."""
             settings = self.settings
+            if settings.server and self.state.global_step != self._last_loaded_step:
+                self.vllm_generation.sync_weights()
+                self._last_loaded_step = self.state.global_step
             number = self.state.global_step // settings.minibatches
             chosen = tasks_of_step(len(self.tasks), settings.prompts_per_step, settings.seed, number)
             slots = sorted({row["slot"] for row in inputs})
@@ -334,81 +358,6 @@ def trainer_class() -> type[Any]:
                     self.run.append(record)
 
     return FatalAwareTrainer
-
-
-def rollout_record(outcome: Outcome, batch: Batch, row: int, step: int, group: int) -> RolloutRecord:
-    """A rollout as it is kept in the run folder, with what training made of it."""
-    transcript = outcome.transcript
-    trained = batch.mask[row, : len(transcript)]
-    return RolloutRecord(
-        id=f"{step:06d}/{group:05d}/{outcome.trajectory.id}",
-        task=outcome.task,
-        trajectory=outcome.trajectory,
-        verdict=outcome.score.verdict,
-        reward=outcome.score.reward,
-        reason=outcome.reason,
-        training=TrainingFacts(
-            step=step,
-            group=group,
-            fatal=outcome.score.fatal,
-            relative=float(batch.relative[row]),
-            advantage=float(batch.advantages[row]),
-            trained_tokens=tuple(int(trained[transcript.step_ids == n].sum()) for n in range(transcript.num_steps)),
-        ),
-    )
-
-
-def rl_arguments(settings: RlSettings, temperature: float, out: Path) -> Any:
-    """TRL's arguments for our settings.
-
-    Raises:
-        ConfigError: If sizes do not divide, or the temperature is 0.
-    """
-    from trl import GRPOConfig
-
-    if temperature <= 0:
-        raise ConfigError("Rollouts of training need a temperature above 0 (agent.sampling.temperature).")
-    world = int(os.environ.get("WORLD_SIZE", "1"))
-    rollouts = settings.prompts_per_step * settings.group_size
-    unit = settings.per_device * world * settings.minibatches
-    if settings.prompts_per_step % world or rollouts % unit:
-        raise ConfigError(
-            f"{settings.prompts_per_step} prompts × {settings.group_size} rollouts do not divide into "
-            f"{world} devices × {settings.minibatches} minibatches of {settings.per_device} rollouts a pass."
-        )
-    if settings.save_every % settings.minibatches:
-        raise ConfigError(f"save_every {settings.save_every} must be a multiple of minibatches {settings.minibatches}.")
-    return GRPOConfig(
-        output_dir=str(out / "checkpoints"),
-        per_device_train_batch_size=settings.per_device,
-        gradient_accumulation_steps=rollouts // unit,
-        steps_per_generation=rollouts // (settings.per_device * world),
-        num_generations=settings.group_size,
-        max_steps=settings.steps,
-        learning_rate=settings.learning_rate,
-        lr_scheduler_type=settings.schedule,
-        warmup_steps=settings.warmup,
-        weight_decay=settings.weight_decay,
-        adam_beta2=settings.beta2,
-        max_grad_norm=settings.max_grad_norm,
-        beta=settings.loss.kl_coef,
-        temperature=temperature,
-        bf16=settings.precision == "bf16",
-        use_cpu=not cuda_available(),
-        gradient_checkpointing=settings.gradient_checkpointing,
-        shuffle_dataset=False,
-        remove_unused_columns=False,
-        disable_dropout=True,
-        logging_steps=1,
-        logging_nan_inf_filter=False,
-        save_steps=settings.save_every,
-        save_total_limit=2,
-        report_to=list(settings.report_to) or "none",
-        seed=settings.seed,
-        dataloader_pin_memory=cuda_available(),
-        ddp_find_unused_parameters=True if world > 1 else None,
-        disable_tqdm=True,
-    )
 
 
 def _never_asked(**_: Any) -> list[float]:

@@ -219,19 +219,24 @@ class Investigator:
         return None
 
     def _follow_back(self, entity: str, page: str, title: str, label: str) -> Search:
-        """The page whose facts name `entity` under `label`; `page` is the title of the page on `entity` itself."""
-        details = " ".join(
-            predicate.value
+        """The page whose facts name `entity` under `label`; `page` is the title of the page on `entity` itself.
+
+        What else the question says of that page goes into the query. A hit that the observation cuts off is believed by
+        its title.
+        """
+        details = ", ".join(
+            bare(predicate.value)
             for descriptor in self.task.provenance.descriptors
             if descriptor.entity == title
             for predicate in descriptor.predicates
-            if predicate.kind == "attr"
+            if predicate.value != page
         )
         thought = self.voice_of("inverse", entity, label)
         for attempt in range(3):
-            query = (f"{label}: {entity}", f"{label} {entity} {details}".rstrip(), entity)[attempt]
+            named = f"{label}: {entity}{', ' if details else ''}{details}"
+            query = (named, f"Name, {named}", f"Facts: {named}, name, {_USUAL_FACTS}")[attempt]
             found = hits((yield from self._call("text_search", thought, q=query, top_k=10 if attempt else 5)))
-            if any(hit.title == title and _relates(hit, label, page) for hit in found):
+            if any(hit.title == title and (hit.cut_off or _relates(hit, label, page)) for hit in found):
                 return title
             if any(hit.title == page and mentions(hit.body, title) for hit in found):
                 return title

@@ -21,6 +21,7 @@ _LETTERING = re.compile(r'(?:^|(?<=>))\[Text Block \d+\][^"\n]*"(.*)"[ \t]*$', r
 _IMAGE_ID = re.compile(r"New image ID: (img_\d{1,5})")
 _AMBIGUOUS = re.compile(r"^Note: \d+ pictures match about equally well", re.MULTILINE)
 _PASSING = re.compile(r"(?:^|(?<=>))The tool call failed \((?:timeout|rate_limited|backend_down)\)", re.MULTILINE)
+_CUT = re.compile(r"\n\[cut: [^\]\n]*\]")
 _CLOSING_TAG = re.compile(r"</\w+>")
 _NEXT_LABEL = r"(?=\s+[^\W\d_a-z][^\W\d_]*(?:[ ][a-z]\w*){0,4}:\s)"
 _SENTENCE_END = re.compile(r"\.\s+(?=(?:An?|The|He|She|It|They|In|On|At|His|Her|Its|Their|This|There)\s)")
@@ -32,11 +33,12 @@ SIMILAR = 0.8
 
 @dataclass(frozen=True, slots=True)
 class Hit:
-    """A passage or visual match as shown in an observation."""
+    """A passage or visual match as shown in an observation; `cut_off` if the observation ends within it."""
 
     title: str
     url: str
     body: str
+    cut_off: bool = False
 
 
 def hits(text: str) -> list[Hit]:
@@ -47,8 +49,9 @@ def hits(text: str) -> list[Hit]:
     for block in blocks:
         title, url, body = _TITLE.search(block), _URL.search(block), _BODY.search(block)
         if title is not None:
-            rest = block[body.end() :] if body is not None else ""
-            found.append(Hit(title[1], url[1] if url else "", _CLOSING_TAG.sub("", rest).strip()))
+            rest, *cut = _CUT.split(block[body.end() :] if body is not None else block[title.end() :], maxsplit=1)
+            shown = _CLOSING_TAG.sub("", rest).strip() if body is not None else ""
+            found.append(Hit(title[1], url[1] if url else "", shown, bool(cut)))
     return found
 
 

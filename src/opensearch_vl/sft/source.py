@@ -1,54 +1,95 @@
-"""Runs of trajectories as training data: their records, their pictures, and the layout they were rolled out in."""
+"""Training data: runs of trajectories or released ShareGPT files, with their pictures and the layout they are in."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+import json
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from opensearch_vl.agent.layouts import Layout, build_layout
+from opensearch_vl.agent.layouts import Layout, build_layout, describe_tools
 from opensearch_vl.agent.settings import AgentSettings
 from opensearch_vl.errors import DataError
 from opensearch_vl.images import ImageStore
+from opensearch_vl.prompts import prompt_hash
 from opensearch_vl.protocols import ToolSchema
 from opensearch_vl.runs import read_manifest, read_records
+from opensearch_vl.sft.sharegpt import read_sharegpt
 from opensearch_vl.types import RolloutRecord
 
 
 @dataclass(frozen=True, slots=True)
 class Source:
-    """Runs that were rolled out alike, read as one.
+    """Trajectories that were rolled out alike.
 
     Attributes:
-        runs: Their folders.
-        layout: The conversation's layout, rebuilt from the first run's manifest.
-        store: Pictures of all of them.
+        layout: The conversation's layout.
+        store: Their pictures.
+        records: Reads them, in order; may be called again.
     """
 
-    runs: tuple[Path, ...]
     layout: Layout
     store: ImageStore
-
-    def records(self) -> Iterator[RolloutRecord]:
-        """Records of all runs, in order."""
-        for run in self.runs:
-            yield from read_records(run, RolloutRecord)
+    records: Callable[[], Iterator[RolloutRecord]]
 
 
-def open_source(runs: Sequence[Path]) -> Source:
-    """Open run folders of `osvl data synthesise`.
+def open_source(data: Sequence[Path], pictures: Path) -> Source:
+    """Open run folders of `osvl data synthesise`, or one ShareGPT file (.json or .jsonl).
+
+    Args:
+        data: The runs, or the file.
+        pictures: Folder that pictures of a ShareGPT file are copied to.
 
     Raises:
-        DataError: Without runs, if one holds no trajectories, or if they were not rolled out alike.
+        DataError: Without data, if something in it is neither, or if it was not rolled out alike.
     """
-    if not runs:
+    if not data:
         raise DataError("There is no run to train on.", "Name a run folder of: osvl data synthesise")
-    layouts = [layout_of(run) for run in runs]
-    for run, layout in zip(runs, layouts, strict=True):
+    if any(path.is_file() for path in data):
+        if len(data) > 1:
+            raise DataError(f"A ShareGPT file is trained on alone; {len(data)} inputs were given.")
+        return open_sharegpt(data[0], pictures)
+    layouts = [layout_of(run) for run in data]
+    for run, layout in zip(data, layouts, strict=True):
         if layout.hash != layouts[0].hash:
-            raise DataError(f"{run} was rolled out with another prompt, layout or set of tools than {runs[0]}.")
-    first, *others = (ImageStore(run / "images") for run in runs)
-    return Source(tuple(runs), layouts[0], ImageStore(first.root, tuple(others)))
+            raise DataError(f"{run} was rolled out with another prompt, layout or set of tools than {data[0]}.")
+    first, *others = (ImageStore(run / "images") for run in data)
+
+    def records() -> Iterator[RolloutRecord]:
+        for run in data:
+            yield from read_records(run, RolloutRecord)
+
+    return Source(layouts[0], ImageStore(first.root, tuple(others)), records)
+
+
+def open_sharegpt(file: Path, pictures: Path) -> Source:
+    """Open a file in the released format; its rows are laid out as the released fine-tuning data is.
+
+    Raises:
+        DataError: If the file is not of the format, or its rows differ in system prompt or tools.
+    """
+    try:
+        text = file.read_text(encoding="utf-8")
+        rows = [json.loads(line) for line in text.splitlines() if line.strip()] if file.suffix == ".jsonl" else None
+        rows = rows if rows is not None else json.loads(text)
+        told = {(row.get("system") or "", row.get("tools") or "[]") for row in rows}
+        system, tools = told.pop()
+        functions = [item.get("function", item) for item in json.loads(tools)]
+        schemas = [ToolSchema(f["name"], f.get("description", ""), f.get("parameters", {})) for f in functions]
+    except (OSError, ValueError, AttributeError, KeyError, TypeError) as error:
+        raise DataError(f"{file} is not a ShareGPT file of trajectories: {error!r}.") from error
+    if told:
+        raise DataError(f"The rows of {file} differ in system prompt or tools; split the file.")
+    layout = Layout(
+        name="sft",
+        system=system,
+        tools=describe_tools(schemas) if schemas else "",
+        schemas=(),
+        list_pictures=False,
+        hash=prompt_hash("sft", system, tools),
+    )
+    store = ImageStore(pictures)
+    return Source(layout, store, lambda: read_sharegpt(file, store, corpus=file.stem))
 
 
 def layout_of(run: Path) -> Layout:

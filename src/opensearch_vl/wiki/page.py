@@ -7,10 +7,11 @@ from dataclasses import dataclass
 from opensearch_vl.wiki.domain import domain_of
 from opensearch_vl.wiki.infobox import Infobox, find_infoboxes, read_infoboxes
 from opensearch_vl.wiki.language import language
+from opensearch_vl.wiki.prose import ProseLink, prose
 from opensearch_vl.wiki.schema import INFOBOX_SECTION, Domain, Kind
 from opensearch_vl.wiki.templates import Template, expand, top_level
 from opensearch_vl.wiki.titles import Site, TargetKind
-from opensearch_vl.wiki.wikitext import Markup, ProseLink, bold_names, hide, prose, tidy
+from opensearch_vl.wiki.wikitext import Markup, bold_names, hide, tidy
 
 _MAX_NAMES = 6  # bold names kept per page
 

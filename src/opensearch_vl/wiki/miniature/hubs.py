@@ -1,6 +1,6 @@
 """Hub pages: countries, professions, materials, families, eras, decades and years, which very many pages link to.
 
-A walk must not pass through them (RECIPE 3.1): "a person born in Ostria" describes hundreds of entities. Their texts
+A walk must not pass through them (paper, 3.1): "a person born in Ostria" describes hundreds of entities. Their texts
 are short and name few entities.
 """
 

@@ -13,7 +13,7 @@ from opensearch_vl.wiki.miniature.world import World
 
 MENTION_SHARE = 0.85
 """Probability that a page speaks of an entity whose infobox names it: what makes "search the bridge's real name" a
-shortcut, which fuzzing then closes (RECIPE 3.3)."""
+shortcut, which fuzzing then closes (paper, section 3.3)."""
 MAX_MENTIONS = 30
 """A page speaks of at most this many such entities."""
 STATED_SHARE = 0.9

@@ -2,7 +2,7 @@
 
 About one pictured entity in five belongs to a *series*: six to ten entities share one drawing to the pixel and differ
 in the lettering alone, so that only reading tells them apart. Some lettering is small, blurred or on a skewed plaque;
-these are the pictures that the enhancement subset needs (RECIPE 3.7).
+these are the pictures that the enhancement subset needs (paper, section 3.7).
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ PICTURE_SHARE = 0.95
 SECOND_SHARE = 0.12
 """Pictured entities with a second view in a gallery."""
 SMALL_SHARE = 0.05
-"""Pictures under 512 pixels: their entities are not eligible as seeds (RECIPE 3.1)."""
+"""Pictures under 512 pixels: their entities are not eligible as seeds (paper, section 3.1)."""
 SERIES_SHARE = {"station": 1.0, "town": 0.7, "relic": 0.6, "clock": 0.6, "artwork": 0.5, "museum": 0.6, "hall": 0.3}
 """Kinds that have lettering series, and how many of their pictured entities are in one."""
 SERIES_SIZE = (6, 10)
@@ -90,7 +90,7 @@ class Album:
         self._member = set(self._pictured)
 
     def _chance(self, entity: int) -> float:
-        """Well-connected entities are pictured more often, as on Wikipedia: seeds need an in-degree (RECIPE 3.1)."""
+        """Well-connected entities are pictured more often, as on Wikipedia: seeds need links."""
         links = len(self._world.relations_of(entity)) + len(self._world.mentions_of(entity))
         return self._world.kind(entity).pictured * PICTURE_SHARE * min(1.3, max(0.15, 0.25 * (links - 1)))
 
