@@ -30,7 +30,7 @@ from numpy.typing import NDArray
 
 from opensearch_vl.backends import features, geometry, vocabulary
 from opensearch_vl.backends.caching import Memo
-from opensearch_vl.backends.corpus import Progress, WikiPages, building, read_manifest, write_manifest
+from opensearch_vl.backends.corpus import Progress, WikiPages, building, read_manifest, write_failure, write_manifest
 from opensearch_vl.backends.features import DESCRIPTOR_SIZE, Features
 from opensearch_vl.errors import BadInput, DataError, ImageError, StorageFull
 from opensearch_vl.images import decode
@@ -433,5 +433,7 @@ def _locked(path: Path) -> Iterator[None]:
 def _guarded(path: Path) -> Iterator[None]:
     try:
         yield
-    except (OSError, sqlite3.OperationalError) as error:
+    except OSError as error:
+        raise write_failure(path, error) from error
+    except sqlite3.OperationalError as error:  # a write that sqlite could not finish
         raise StorageFull(f"Could not write the image index {path}: {error}.", "Free some space.") from error

@@ -69,7 +69,7 @@ def reading_order(lines: Sequence[Line]) -> list[Line]:
             insets.extend(run)  # a caption or a pull quote that the columns flow round
             continue
         band = [[line for line in part if _middle(line) < top] for part in (left, insets, right)]
-        ordered += [*reading_order(band[0]), *_by_rows(band[1]), *reading_order(band[2]), *run]
+        ordered += [*reading_order(band[0]), *_by_rows(band[1]), *reading_order(band[2]), *_by_rows(run)]
         left, insets, right = ([line for line in part if _middle(line) >= top] for part in (left, insets, right))
     return [*ordered, *reading_order(left), *_by_rows(insets), *reading_order(right)]
 
