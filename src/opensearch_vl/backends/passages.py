@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any
 
 from opensearch_vl.backends.corpus import Progress, WikiPages, building, read_manifest, write_manifest
 from opensearch_vl.backends.sentences import passages, terms
-from opensearch_vl.errors import DataError
+from opensearch_vl.errors import DataError, StorageFull
 from opensearch_vl.protocols import Passage
 
 if TYPE_CHECKING:
@@ -119,7 +119,7 @@ class LocalSearch:
                 writer.commit()
                 writer.wait_merging_threads()
             except ValueError as error:  # what tantivy raises for a failed write
-                raise OSError(str(error)) from error
+                raise StorageFull(f"Could not write the index {out}: {error}.", "Free some space.") from error
             write_manifest(scratch, _KIND, {"pages": len(wiki), "passages": num_passages, "stemmer": stemmer})
         return cls(out)
 

@@ -21,7 +21,7 @@ from opensearch_vl.seeds import derive
 Floats = NDArray[np.float32]
 
 FEATURES_PER_WORD = 256
-MIN_WORDS, MAX_WORDS = 32, 16384
+MIN_WORDS, MAX_WORDS = 32, 8192
 NUM_NEAREST = 3  # words a query feature looks in
 _SAMPLES_PER_WORD = 32
 _ROUNDS = 8
