@@ -9,6 +9,7 @@ number of pictures, because the number of words grows with the collection.
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -71,6 +72,7 @@ def _nearest(vectors: Floats, centres: Floats, count: int) -> NDArray[np.intp]:
     return np.concatenate(parts) if parts else np.zeros((0, count), np.intp)
 
 
+@cache
 def _axes(seed: int) -> Floats:
     rng = np.random.default_rng(derive("signature axes", seed))
     orthogonal, _ = np.linalg.qr(rng.standard_normal((DESCRIPTOR_SIZE, DESCRIPTOR_SIZE)))
