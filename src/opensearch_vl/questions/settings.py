@@ -69,12 +69,12 @@ class ScreenSettings(Config):
 
 
 class DegradeSettings(Config):
-    """The enhancement subset (paper, section 3.7: 10 %). Strengths are tried in order until one is accepted."""
+    """The enhancement subset (paper, section 3.7: 10 %). Strengths go from weak to strong."""
 
     fraction: float = Field(0.1, ge=0, le=1)
-    blur_sigma_px: tuple[float, ...] = (2.0, 2.5, 3.0, 3.5, 4.0, 5.0)
-    downsample: tuple[float, ...] = (2.0, 3.0, 4.0, 5.0, 6.0)
-    perspective: tuple[float, ...] = (0.25, 0.32, 0.4, 0.46)
+    blur_sigma_px: tuple[float, ...] = (0.8, 1.0, 1.2, 1.4, 1.6, 1.8, 2.0, 2.5, 3.0, 3.5, 4.0, 5.0, 6.5, 8.0, 10.0)
+    downsample: tuple[float, ...] = (1.5, 2.0, 2.5, 3.0, 3.5, 4.0, 5.0, 6.0, 8.0, 10.0, 12.0)
+    perspective: tuple[float, ...] = (0.25, 0.32, 0.4, 0.46, 0.54, 0.6)
 
 
 class QuestionSettings(Config):
