@@ -2,6 +2,7 @@
 
     python benchmarks/bench_agent.py            # full: some ten minutes on two cores
     SIZE=small python benchmarks/bench_agent.py # under a minute
+    python benchmarks/bench_agent.py rollouts http  # only these parts: rollouts, http, memory, fuzz, pages
 
 Figures go to `benchmarks/results/agent.json` by name; figures of other parts that are already there are kept.
 `rollout_over_ideal` is wall-clock time over the time that the waiting alone takes: 256 rollouts of 5 turns at once, a
@@ -144,7 +145,7 @@ def _serve(pipe: Any) -> None:
 
 def bench_http(figures: dict[str, float]) -> None:
     ours, theirs = multiprocessing.Pipe()
-    process = multiprocessing.get_context("spawn").Process(target=_serve, args=(theirs,))
+    process = multiprocessing.get_context("spawn").Process(target=_serve, args=(theirs,), daemon=True)
     process.start()
     url = ours.recv()
 
@@ -269,12 +270,24 @@ async def fuzz_pages(figures: dict[str, float]) -> None:
     figures["fuzz_escapes"] = escapes
 
 
-def main() -> None:
-    figures: dict[str, float] = {}
-    started = time.perf_counter()
-    for part in (bench_rollouts, bench_http, bench_memory, bench_fuzz):
-        part(figures)
+def bench_pages(figures: dict[str, float]) -> None:
     asyncio.run(fuzz_pages(figures))
+
+
+PARTS = {
+    "rollouts": bench_rollouts,
+    "http": bench_http,
+    "memory": bench_memory,
+    "fuzz": bench_fuzz,
+    "pages": bench_pages,
+}
+
+
+def main(names: Sequence[str]) -> None:
+    figures: dict[str, float] = {}
+    started, load = time.perf_counter(), os.getloadavg()[0]
+    for name in names or PARTS:
+        PARTS[name](figures)
     file = ROOT / "benchmarks" / "results" / "agent.json"
     kept = json.loads(file.read_text())["figures"] if file.exists() else {}
     result = {
@@ -282,8 +295,13 @@ def main() -> None:
         "size": "small" if SMALL else "full",
         "seconds": round(time.perf_counter() - started, 1),
         "commit": subprocess.run(["git", "rev-parse", "HEAD"], cwd=ROOT, capture_output=True, text=True).stdout.strip(),
-        "machine": {"cores": os.cpu_count(), "processor": platform.machine(), "python": platform.python_version()},
-        "command": ("SIZE=small " if SMALL else "") + "python benchmarks/bench_agent.py",
+        "machine": {
+            "cores": os.cpu_count(),
+            "processor": platform.machine(),
+            "python": platform.python_version(),
+            "load_before": round(load, 1),
+        },
+        "command": " ".join([*(["SIZE=small"] if SMALL else []), "python benchmarks/bench_agent.py", *names]),
     }
     file.parent.mkdir(parents=True, exist_ok=True)
     file.write_text(json.dumps(result, indent=2) + "\n")
@@ -291,4 +309,4 @@ def main() -> None:
 
 
 if __name__ == "__main__":
-    main()
+    main(sys.argv[1:])

@@ -97,7 +97,9 @@ class FakeTools:
         self.calls.append(call)
         await asyncio.sleep(self.delay)
         if call.name == "text_search":
-            return ToolResult(observation=Observation(text=f"You searched {call.arguments.get('q')}"), seconds=0.5)
+            return ToolResult(
+                observation=Observation(text=f"You searched {call.arguments.get('q')}"), seconds=0.5, cost=0.25
+            )
         if call.name == "crop":
             tone = len(bank) * 20 % 256
             ref = self.store.put(Image.new("RGB", (32, 24), (tone, 0, 0)))

@@ -109,14 +109,20 @@ class World:
     num_images: int = 1
     calls: list[tuple[str, dict]] = field(default_factory=list)
     show: int = 10_000
+    ambiguous: bool = False
+    time_outs: int = 0
 
     def answer(self, name: str, arguments: dict) -> str:
         self.calls.append((name, arguments))
+        if self.time_outs > 0:
+            self.time_outs -= 1
+            return "The tool call failed (timeout)."
         match name:
             case "text_search":
                 return self._search(arguments["q"], arguments.get("top_k", 5))
             case "image_search":
-                return matches(*self.look_alikes)
+                note = f"\n\nNote: {len(self.look_alikes)} pictures match about equally well." if self.ambiguous else ""
+                return matches(*self.look_alikes) + note
             case "layout_parsing" if arguments["image"] in self.readable:
                 return f'[Text Block 1] (text) "{self.sign}"\n\nAll text:\n{self.sign}'
             case "layout_parsing":

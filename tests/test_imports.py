@@ -1,4 +1,4 @@
-"""The rooms' order, held by reading the imports (DESIGN: each room imports only from rooms above it)."""
+"""The rooms' order, held by reading the imports (each room imports only from rooms above it)."""
 
 import ast
 from pathlib import Path
@@ -6,7 +6,19 @@ from pathlib import Path
 import pytest
 
 PACKAGE = Path(__file__).parents[1] / "src" / "opensearch_vl"
-SPINE = ["types", "errors", "redaction", "seeds", "text", "registry", "config", "images", "runs", "protocols"]
+SPINE = [
+    "types",
+    "errors",
+    "redaction",
+    "seeds",
+    "text",
+    "registry",
+    "config",
+    "decoding",
+    "images",
+    "runs",
+    "protocols",
+]
 ROOMS = [
     "prompts", "wiki", "backends", "tools", "questions", "agent", "scoring", "sft", "rl", "evaluation", "viewer", "demo", "cli",
 ]  # fmt: skip

@@ -10,94 +10,59 @@ from __future__ import annotations
 import base64
 import binascii
 import hashlib
-import io
+import json
 import os
-import warnings
+import sys
 from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
-from typing import Any, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
-from PIL import Image, ImageOps, UnidentifiedImageError
+from PIL import Image
 
+from opensearch_vl.decoding import (
+    FORMATS,
+    MAX_ASPECT,
+    MAX_BYTES,
+    MAX_PIXELS,
+    MODEL_MAX_PIXELS,
+    MODEL_PATCH,
+    check_size,
+    decode,
+    decode_as_stored,
+    encode_jpeg,
+    encode_png,
+    fit_pixels,
+    to_rgb,
+)
 from opensearch_vl.errors import BadInput, ImageError, StorageFull
 from opensearch_vl.types import ImageRef
 
-MAX_BYTES = 50_000_000
-"""Encoded pictures above this are refused."""
-MAX_PIXELS = 100_000_000
-"""Decoded pictures above this are refused before any pixel is unpacked (a 100-megapixel camera is the limit)."""
-MAX_ASPECT = 200.0
-"""Longest side over shortest side; Qwen-VL processors refuse more than 200."""
-FORMATS = ("PNG", "JPEG", "WEBP", "GIF", "BMP", "TIFF", "PPM")
-"""Pillow decoders we let near untrusted bytes. SVG, EPS and the like can run code or read files: refused."""
+if TYPE_CHECKING:
+    import numpy as np
 
-_JPEG_QUALITY = 95
+__all__ = [
+    "FORMATS",
+    "MAX_ASPECT",
+    "MAX_BYTES",
+    "MAX_PIXELS",
+    "MODEL_MAX_PIXELS",
+    "MODEL_PATCH",
+    "Fetch",
+    "ImageBank",
+    "ImageStore",
+    "decode",
+    "encode_jpeg",
+    "encode_png",
+    "fit_pixels",
+    "ingest",
+    "ingest_all",
+]
 
-
-def decode(data: bytes) -> Image.Image:
-    """Decode untrusted bytes into an upright 8-bit RGB picture of one frame.
-
-    Transparent pixels are laid over white; 16-bit samples are scaled to 8 bits; an animation gives its first frame.
-
-    Raises:
-        ImageError: Not a picture, a format outside `FORMATS`, truncated, or over a size limit.
-    """
-    if len(data) > MAX_BYTES:
-        raise ImageError(f"The picture has {len(data):,} bytes; at most {MAX_BYTES:,} are accepted.")
-    try:
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore", Image.DecompressionBombWarning)
-            image: Image.Image = Image.open(io.BytesIO(data), formats=FORMATS)
-        _check_size(*image.size)
-        image.load()
-        image = ImageOps.exif_transpose(image) or image
-        return _to_rgb(image)
-    except (UnidentifiedImageError, Image.DecompressionBombError) as error:
-        what = data[:16].lstrip()[:5]
-        hint = "SVG and other vector formats are refused." if what.startswith((b"<svg", b"<?xml")) else ""
-        raise ImageError(f"Not a picture in one of {', '.join(FORMATS)}. {hint}".strip()) from error
-    except (OSError, ValueError, SyntaxError, EOFError, IndexError, TypeError, AttributeError) as error:
-        raise ImageError(f"The picture is damaged or truncated: {error}.") from error
-
-
-def _check_size(width_px: int, height_px: int) -> None:
-    if width_px <= 0 or height_px <= 0:
-        raise ImageError(f"The picture is empty: {width_px}×{height_px} pixels.")
-    if width_px * height_px > MAX_PIXELS:
-        raise ImageError(f"The picture has {width_px}×{height_px} pixels; at most {MAX_PIXELS:,} are accepted.")
-    if max(width_px, height_px) / min(width_px, height_px) > MAX_ASPECT:
-        raise ImageError(f"The picture is too thin: {width_px}×{height_px} pixels (at most {MAX_ASPECT:.0f} to 1).")
-
-
-def _to_rgb(image: Image.Image) -> Image.Image:
-    if image.mode in ("I;16", "I;16B", "I;16L", "I;16N", "I", "F"):
-        import numpy as np
-
-        samples = np.asarray(image, dtype=np.float64)
-        top = 65535.0 if image.mode.startswith("I") and samples.max(initial=0) > 255 else 255.0
-        if image.mode.startswith("I;16"):
-            top = 65535.0
-        image = Image.fromarray(np.clip(np.nan_to_num(samples) * (255.0 / top), 0, 255).astype(np.uint8))
-    if image.mode in ("RGBA", "LA", "PA", "RGBa", "La") or "transparency" in image.info:
-        rgba = image.convert("RGBA")
-        ground = Image.new("RGBA", rgba.size, (255, 255, 255, 255))
-        ground.alpha_composite(rgba)
-        image = ground
-    return image.convert("RGB")
-
-
-def encode_png(image: Image.Image) -> bytes:
-    """PNG bytes with fixed settings: the same pixels give the same bytes for one version of Pillow."""
-    buffer = io.BytesIO()
-    image.save(buffer, "PNG", compress_level=6)
-    return buffer.getvalue()
-
-
-def encode_jpeg(image: Image.Image, quality: int = _JPEG_QUALITY) -> bytes:
-    """JPEG bytes, 4:4:4."""
-    buffer = io.BytesIO()
-    image.convert("RGB").save(buffer, "JPEG", quality=quality, subsampling=0)
-    return buffer.getvalue()
+_MAX_NESTING = 8
+_MAX_PATH = 4096
+_URL_SAFE = str.maketrans("-_", "+/")
+_BASE64_STARTS = (b"data:image/", b"iVBORw0KGgo", b"/9j/", b"UklGR", b"R0lGOD", b"Qk0", b"SUkq", b"TU0A")
+"""How base64 text of PNG, JPEG, WebP, GIF, BMP and TIFF begins; no picture itself begins like this."""
 
 
 class ImageStore:
@@ -116,26 +81,21 @@ class ImageStore:
 
     def put(self, image: Image.Image, mime: Literal["image/png", "image/jpeg"] = "image/png") -> ImageRef:
         """Store a decoded picture and return its reference."""
-        rgb = image if image.mode in ("RGB", "L") else _to_rgb(image)
+        check_size(*image.size)
+        rgb = image if image.mode in ("RGB", "L") and "transparency" not in image.info else to_rgb(image)
         data = encode_png(rgb) if mime == "image/png" else encode_jpeg(rgb)
         return self._write(data, mime, rgb.size)
 
     def put_bytes(self, data: bytes) -> ImageRef:
-        """Store encoded bytes. A plain upright RGB PNG or JPEG is kept as it is; anything else is re-encoded.
+        """Store encoded bytes. A plain upright RGB or grey PNG or JPEG is kept as it is; anything else is re-encoded.
 
         Raises:
             ImageError: If `decode` refuses the bytes.
         """
-        image = decode(data)
-        with Image.open(io.BytesIO(data), formats=FORMATS) as raw:
-            plain = raw.mode == "RGB" and getattr(raw, "n_frames", 1) == 1 and "transparency" not in raw.info
-            upright = raw.getexif().get(0x0112, 1) == 1
-            if plain and upright and raw.format == "PNG":
-                return self._write(data, "image/png", image.size)
-            if plain and upright and raw.format == "JPEG":
-                return self._write(data, "image/jpeg", image.size)
-            lossy = raw.format in ("JPEG", "WEBP")
-        return self.put(image, "image/jpeg" if lossy else "image/png")
+        image, kept = decode_as_stored(data)
+        if kept in ("png", "jpeg"):
+            return self._write(data, "image/png" if kept == "png" else "image/jpeg", image.size)
+        return self.put(image, "image/jpeg" if kept == "encode_jpeg" else "image/png")
 
     def adopt(self, ref: ImageRef, source: ImageStore) -> None:
         """Copy a picture of another store under the same hash, if this folder does not hold it yet.
@@ -232,86 +192,160 @@ Fetch = Callable[[str], bytes]
 def ingest(obj: Any, store: ImageStore, *, base: Path | None = None, fetch: Fetch | None = None) -> ImageRef:
     """Store a picture of any shape that datasets use and return its reference.
 
-    Accepts an `ImageRef`, a decoded Pillow picture, bytes, a path, base64 text, a data URL, an http(s) URL, a dict with
-    `bytes`, `path`, `url`, `image` or `image_url`, and a list holding exactly one of these.
+    Accepts an `ImageRef`, a decoded Pillow picture or ``[H, W, 3]`` array, bytes, a path, base64 text, a data URL, an
+    http(s) URL, a dict with `bytes`, `path`, `url`, `image` or `image_url`, JSON text of these, and a list or array
+    holding exactly one of them.
 
     Args:
         obj: The picture.
         store: Where it goes.
-        base: Folder that relative paths are resolved in. Paths come from the operator or a dataset, never from a model.
+        base: Folder that relative paths are resolved in and may not leave. Paths come from the operator or a dataset,
+            never from a model.
         fetch: How to get an http(s) URL; the caller's fetcher applies the address guard. None refuses URLs.
 
     Raises:
         ImageError: If nothing in `obj` is a picture we accept.
     """
-    match obj:
-        case ImageRef():
-            return obj
-        case Image.Image():
-            _check_size(*obj.size)
-            return store.put(obj)
-        case bytes() | bytearray() | memoryview():
-            return store.put_bytes(bytes(obj))
-        case Path():
-            return store.put_bytes(_read_file(obj, base))
-        case str():
-            return _ingest_text(obj, store, base, fetch)
-        case Mapping():
-            for key in ("bytes", "path", "url", "image", "image_url"):
-                if obj.get(key) is not None:
-                    return ingest(obj[key], store, base=base, fetch=fetch)
-            raise ImageError(f"A picture dict needs one of bytes, path, url, image; this has {sorted(map(str, obj))}.")
-        case list() | tuple() if len(obj) == 1:
-            return ingest(obj[0], store, base=base, fetch=fetch)
-        case list() | tuple():
-            raise ImageError(f"Expected one picture, got a list of {len(obj)}; use ingest_all.")
-        case _:
-            raise ImageError(f"Cannot read a picture from {type(obj).__name__}.")
+    for _ in range(_MAX_NESTING):
+        match obj:
+            case ImageRef():
+                return obj
+            case Image.Image():
+                return store.put(obj)
+            case bytes() | bytearray() | memoryview():
+                return store.put_bytes(_unarmoured(bytes(obj)))
+            case Path():
+                return store.put_bytes(_read_file(_inside(obj, base)))
+            case str() if obj.lstrip()[:1] in ("[", "{"):
+                obj = _from_json(obj)
+            case str():
+                return _ingest_text(obj.strip(), store, base, fetch)
+            case Mapping():
+                obj = _pick(obj)
+            case list() | tuple() if len(obj) == 1:
+                obj = obj[0]
+            case list() | tuple():
+                raise ImageError(f"Expected one picture, got a list of {len(obj)}; use ingest_all.")
+            case _ if _is_array(obj):
+                obj = _from_array(obj)
+            case _:
+                raise ImageError(f"Cannot read a picture from {type(obj).__name__}.")
+    raise ImageError(f"The picture is wrapped in more than {_MAX_NESTING} lists or dicts.")
 
 
 def ingest_all(
     obj: Any, store: ImageStore, *, base: Path | None = None, fetch: Fetch | None = None
 ) -> tuple[ImageRef, ...]:
     """Like `ingest` for a column that may hold none, one or several pictures."""
-    if obj is None or obj == "" or obj == []:
+    if isinstance(obj, str) and obj.lstrip()[:1] == "[":
+        obj = _from_json(obj)
+    if _is_array(obj) and obj.dtype.kind in "OUS":
+        obj = obj.tolist()
+    if obj is None or (isinstance(obj, str | bytes | list | tuple) and not obj):
         return ()
     items = obj if isinstance(obj, list | tuple) else [obj]
     return tuple(ingest(item, store, base=base, fetch=fetch) for item in items)
 
 
+def _pick(wrapped: Mapping[Any, Any]) -> Any:
+    for key in ("bytes", "path", "url", "image", "image_url"):
+        if wrapped.get(key) is not None:
+            return wrapped[key] if key != "path" or isinstance(wrapped[key], str | Path) else str(wrapped[key])
+    keys = sorted(map(str, wrapped))[:10]
+    raise ImageError(f"A picture dict needs one of bytes, path, url, image, image_url; this has {keys}.")
+
+
+def _is_array(obj: Any) -> bool:
+    """Whether `obj` is a NumPy array, without loading NumPy to find out."""
+    numpy = sys.modules.get("numpy")
+    return numpy is not None and isinstance(obj, numpy.ndarray)
+
+
+def _from_array(array: np.ndarray) -> Any:
+    """An array of objects is a list, a row of bytes is an encoded picture, anything else must be pixels."""
+    if array.dtype.kind in "OUS":
+        return array.tolist()
+    if array.dtype == "uint8" and array.ndim == 1:
+        return array.tobytes()
+    if array.dtype == "uint8" and (array.ndim == 2 or (array.ndim == 3 and array.shape[2] in (3, 4))) and array.size:
+        return Image.fromarray(array)
+    raise ImageError(
+        f"An array of {array.dtype} with shape {list(array.shape)} is no picture; expected uint8 [H, W, 3]."
+    )
+
+
+def _from_json(text: str) -> Any:
+    try:
+        return json.loads(text)
+    except (ValueError, RecursionError) as error:
+        raise ImageError(f"The text {text[:60]!r} is neither a path, nor base64, nor JSON of a picture.") from error
+
+
 def _ingest_text(text: str, store: ImageStore, base: Path | None, fetch: Fetch | None) -> ImageRef:
-    if text.startswith("data:"):
+    head = text[:8].lower()
+    if head.startswith("data:"):
         header, comma, payload = text.partition(",")
-        if not comma or not header.endswith(";base64"):
+        if not comma or not header.lower().endswith(";base64"):
             raise ImageError("A data URL of a picture must be base64-encoded (data:image/png;base64,…).")
         return store.put_bytes(_from_base64(payload))
-    if text.startswith(("http://", "https://")):
+    if head.startswith(("http://", "https://")):
         if fetch is None:
             raise ImageError(f"Pictures are not fetched from the network here: {text[:120]}")
         return store.put_bytes(fetch(text))
-    if text.startswith("file://"):
+    if head.startswith("file://"):
         raise ImageError("file:// addresses are refused; give a plain path.")
-    if len(text) < 4096 and "\0" not in text:
-        path = (base / text) if base is not None else Path(text)
-        if path.is_file():
-            return store.put_bytes(_read_file(path, None))
+    if len(text) < _MAX_PATH and "\0" not in text:
+        path = _inside(Path(text), base)
+        if _is_file(path):
+            return store.put_bytes(_read_file(path))
     if len(text) >= 64:
         return store.put_bytes(_from_base64(text))
     raise ImageError(f"No picture file at {text!r}.")
 
 
-def _read_file(path: Path, base: Path | None) -> bytes:
-    full = base / path if base is not None else path
+def _inside(path: Path, base: Path | None) -> Path:
+    """The path, resolved in `base`; a relative one may not climb out of it."""
+    if base is None or path.is_absolute():
+        return path
+    full = base / path
+    if ".." in path.parts and not Path(os.path.normpath(full)).is_relative_to(os.path.normpath(base)):
+        raise ImageError(f"The path {str(path)[:120]!r} leaves the folder of the dataset.")
+    return full
+
+
+def _is_file(path: Path) -> bool:
     try:
-        if full.stat().st_size > MAX_BYTES:
-            raise ImageError(f"{full} has {full.stat().st_size:,} bytes; at most {MAX_BYTES:,} are accepted.")
-        return full.read_bytes()
+        return path.is_file()
+    except (OSError, ValueError):  # base64 text makes names that no file system takes
+        return False
+
+
+def _read_file(path: Path) -> bytes:
+    if not _is_file(path):
+        raise ImageError(f"There is no picture file {str(path)[:300]}.")
+    try:
+        if path.stat().st_size > MAX_BYTES:
+            raise ImageError(f"{path} has {path.stat().st_size:,} bytes; at most {MAX_BYTES:,} are accepted.")
+        return path.read_bytes()
     except OSError as error:
-        raise ImageError(f"Cannot read the picture {full}: {error.strerror}.") from error
+        raise ImageError(f"Cannot read the picture {path}: {error.strerror}.") from error
+
+
+def _unarmoured(data: bytes) -> bytes:
+    """Bytes of a picture; some datasets store its base64 text or data URL as bytes."""
+    if not data.startswith(_BASE64_STARTS):
+        return data
+    try:
+        text = data.decode("ascii")
+    except UnicodeDecodeError:
+        return data
+    return _from_base64(text.partition(",")[2] if text.startswith("data:") else text)
 
 
 def _from_base64(text: str) -> bytes:
+    """Standard or URL-safe base64, with or without line breaks and padding."""
+    plain = "".join(text.split()).rstrip("=").translate(_URL_SAFE)
     try:
-        return base64.b64decode("".join(text.split()), validate=True)
+        return base64.b64decode(plain + "=" * (-len(plain) % 4), validate=True)
     except (binascii.Error, ValueError) as error:
         raise ImageError("The text is neither a path to a picture nor base64 of one.") from error

@@ -14,6 +14,8 @@ from typing import Any
 from dotenv import dotenv_values
 
 _SECRET_NAME = re.compile(r"(^|_)(KEY|TOKEN|SECRET|PASSWORD|PASSWD|CREDENTIALS?)$")
+_SECRET_FIELD = re.compile(r"_(KEY|TOKEN)$|(^|_)(APIKEY|SECRET|PASSWORD|PASSWD|CREDENTIALS?)$")
+"""Names of fields that go entirely. A bare `key` or `token` is an ordinary word (an infobox key, a token of a text)."""
 _PATTERNS = (
     re.compile(r"()\b(?:sk|pk|rk|hf|ghp|gho|glpat|xoxb)[-_][A-Za-z0-9_\-]{12,}|()\bAIza[A-Za-z0-9_\-]{20,}"),
     re.compile(r"(\bbearer )[A-Za-z0-9._~+/=\-]{8,}", re.IGNORECASE),
@@ -68,7 +70,7 @@ def _redact_tree(value: Any, secrets: list[str]) -> Any:
     if isinstance(value, Mapping):
         return {
             key: _BLANK
-            if isinstance(item, str) and item and _SECRET_NAME.search(str(key).upper())
+            if isinstance(item, str) and item and _SECRET_FIELD.search(str(key).upper())
             else _redact_tree(item, secrets)
             for key, item in value.items()
         }

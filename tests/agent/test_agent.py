@@ -5,6 +5,8 @@ import gc
 import importlib
 import io
 import json
+import os
+import signal
 import threading
 import tomllib
 from collections.abc import Callable, Iterator
@@ -230,10 +232,23 @@ def test_osvl_ask_in_both_modes(mode: str, script: list[Line], photo: Path, serv
 
 def test_osvl_ask_json(photo: Path, serve: Callable[..., StubOpenAI]) -> None:
     server = serve(TAGS, models=["the-only-one"])
-    done = osvl_ask(photo, "When?", "--base-url", server.url, "--layout", "infer", "--json", "--set", "max_turns=5")
+    done = osvl_ask(
+        photo,
+        "When?",
+        "--base-url",
+        server.url,
+        "--layout",
+        "infer",
+        "--json",
+        "--set",
+        "max_turns=5",
+        "--extra",
+        '{"temperature": null, "x": 1}',
+    )
     assert done.exit_code == 0 and done.stderr == ""
     result = json.loads(done.stdout)
     assert result["answer"].startswith("It opened") and result["termination"] == "answered"
+    assert "temperature" not in server.requests[0] and server.requests[0]["x"] == 1
     assert result["trajectory"]["model"] == "the-only-one" and result["usage"]["prompt_tokens"] == 200
 
 
@@ -245,6 +260,18 @@ def test_osvl_ask_without_an_answer(photo: Path, serve: Callable[..., StubOpenAI
     done = osvl_ask(photo, "When?", "--base-url", server.url, "--model", "m", "--json")
     result = json.loads(done.stdout)
     assert done.exit_code == 1 and result["termination"] == "error" and "refused the key" in result["error"]
+
+
+def test_osvl_ask_interrupted(photo: Path, serve: Callable[..., StubOpenAI]) -> None:
+    def interrupt(request: dict[str, Any]) -> dict[str, Any]:
+        os.kill(os.getpid(), signal.SIGINT)  # Ctrl-C while the second turn is being generated
+        return completion("too late", delay_s=5)
+
+    server = serve([TAGS[0], interrupt])
+    done = osvl_ask(photo, "When?", "--base-url", server.url, "--model", "m", "--json")
+    result = json.loads(done.stdout)
+    assert done.exit_code == 130 and result["termination"] == "cancelled"
+    assert len(result["trajectory"]["steps"]) == 1
 
 
 def test_osvl_ask_fails_with_one_line(
@@ -273,6 +300,7 @@ def test_osvl_ask_fails_with_one_line(
         ),
         ((photo, "?", "--base-url", server.url, "--model", "m", "--layout", "odd"), 2, "layout"),
         ((photo, "?", "--base-url", server.url, "--model", "m", "--price", "cheap"), 2, "--price"),
+        ((photo, "?", "--base-url", server.url, "--model", "m", "--extra", "[1]"), 2, "--extra"),
         ((photo, "?", "--base-url", "localhost:8000", "--model", "m"), 2, "not the address"),
     ]
     monkeypatch.setattr(ask_module, "chat_model", _without_retries(ask_module.chat_model))

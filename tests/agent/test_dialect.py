@@ -1,7 +1,9 @@
 """The truth table of replies, and properties that hold for any text whatever."""
 
+import gzip
 import json
 import math
+import os
 import time
 from pathlib import Path
 from typing import Any
@@ -93,6 +95,25 @@ def check(parsed: Parsed) -> None:
         failure=parsed.failure,
     )
     step.model_dump_json()  # can be stored
+
+
+DATA = Path(os.environ.get("OSVL_TEST_DATA") or Path(__file__).parents[3] / "shared" / "data") / "trajectories"
+
+
+@pytest.mark.skipif(not DATA.exists(), reason="real data not at hand")
+def test_real_trajectories_of_another_agent() -> None:
+    """Search trajectories as released by others: the same tags, with `answer` for the response."""
+    exact = read = 0
+    with gzip.open(DATA / "WebAgent_WebDancer_datasets_sample_traj.jsonl.gz", "rt", encoding="utf-8") as lines:
+        for line in lines:
+            turns = [m["content"] for m in json.loads(line)["messages"] if m["role"] == "assistant"]
+            for turn, text in enumerate(turns):
+                parsed = parse(Reply(text))
+                check(parsed)
+                assert (parsed.call is None) == (turn == len(turns) - 1) and not parsed.note
+                read += 1
+                exact += parsed.well_formed
+    assert (read, exact) == (422, 222)
 
 
 PIECES = [

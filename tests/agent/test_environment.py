@@ -162,6 +162,9 @@ async def test_folding_shortens_what_is_sent_and_keeps_what_is_stored(tmp_path: 
     assert "[folded" not in sent[7].text
     assert "yyy" in episode.steps[1].observation.text
     assert len(episode.bank) == 3
+    # a conversation that folding made short does not unfold again
+    await episode.step(Reply(say("d", "text_search", q="short").content, usage=tokens(10, 5)))
+    assert list(episode.messages)[:7] == sent[:7]
 
 
 def test_two_episodes_share_nothing(tmp_path: Path) -> None:

@@ -2,16 +2,20 @@
 
 import re
 from pathlib import Path
+from typing import Any
 
 import pytest
 from agent_fakes import SCHEMAS, FakeTools, Script, answer, native, say, task
 
+from opensearch_vl.agent.dialect import parse
 from opensearch_vl.agent.environment import Environment
 from opensearch_vl.agent.layouts import build_layout
 from opensearch_vl.agent.rollout import rollout
 from opensearch_vl.agent.settings import AgentSettings
 from opensearch_vl.images import ImageStore
 from opensearch_vl.protocols import ImagePart, Message, Reply, TextPart
+from opensearch_vl.tools.standard import standard_tools
+from opensearch_vl.tools.toolbox import Toolbox
 
 
 def shown(message: Message) -> str:
@@ -103,6 +107,28 @@ def test_the_miniature_profile_is_small(name: str) -> None:
     prompt = f"{layout.system}\n{layout.tools}"
     assert len(re.findall(r"\w+|[^\w\s]", prompt)) <= 200
     assert AgentSettings(profile="miniature").sizes.image_max_pixels == 64 * 32 * 32
+
+
+def test_the_miniature_profile_holds_the_standard_tools() -> None:
+    nothing: Any = None  # engines are only used when a tool runs
+    tools = standard_tools(nothing, nothing, nothing, nothing, nothing, nothing)
+    schemas = Toolbox(tools, ImageStore("unused")).schemas()
+    layout = build_layout(AgentSettings(profile="miniature", date="2026-05-06"), schemas)
+    assert "crop(image, x, y, width, height)" in layout.tools and "text_search(q)" in layout.tools
+    assert len(re.findall(r"\w+|[^\w\s]", f"{layout.system}\n{layout.tools}")) <= 200
+    full = build_layout(AgentSettings(), schemas)
+    assert full.tools.count('"type": "function"') == len(schemas)
+
+
+@pytest.mark.parametrize("layout", ["sft", "rl", "infer"])
+async def test_a_call_that_the_server_took_out_is_put_back_into_the_history(layout: str, tmp_path: Path) -> None:
+    store = ImageStore(tmp_path)
+    env = Environment(FakeTools(store), AgentSettings(layout=layout), store)
+    done = await rollout(task(store), Script(native("text_search", q="zoo"), answer("1970")), env, seed=1)
+    turn = env.layout.reply(done.steps[0])
+    assert turn.text == '<think>hm</think>\n\n<tool_call>{"name": "text_search", "arguments": {"q": "zoo"}}</tool_call>'
+    again = parse(Reply(turn.text))
+    assert again.well_formed and again.call == done.steps[0].call and not turn.tool_calls
 
 
 def test_the_hash_changes_with_whatever_the_model_is_told() -> None:

@@ -79,6 +79,16 @@ async def test_the_other_names_of_reasoning_and_content_in_parts(store: ImageSto
         assert (await ask(server, store)).content == ""
 
 
+@pytest.mark.parametrize(
+    ("said", "means"), [("MAX_TOKENS", "length"), ("length", "length"), (None, "stop"), ("tool_calls", "tool_calls")]
+)
+async def test_reasons_to_stop(said: str | None, means: str, store: ImageStore) -> None:
+    line = completion("hi")
+    line["choices"][0]["finish_reason"] = said
+    async with StubOpenAI([line]) as server:
+        assert (await ask(server, store)).finish_reason == means
+
+
 async def test_a_stop_string_that_the_server_cut_off_is_put_back(store: ImageStore) -> None:
     line = completion('<tool_call>{"name": "a"}')
     line["choices"][0]["stop_reason"] = "</tool_call>"
@@ -197,6 +207,16 @@ async def test_nobody_listens(store: ImageStore) -> None:
     with pytest.raises(ModelUnreachable):
         await chat.models()
     await chat.aclose()
+
+
+async def test_a_server_that_cannot_be_connected_to_in_time(store: ImageStore) -> None:
+    import httpx2
+    import openai
+
+    chat = OpenAIChat("stub", base_url="http://127.0.0.1:9/v1", store=store)
+    slow = openai.APITimeoutError(request=httpx2.Request("POST", chat.base_url))
+    slow.__cause__ = httpx2.ConnectTimeout("too slow")
+    assert "within 30 s" in str(chat._explain(slow)) and isinstance(chat._explain(slow), ModelUnreachable)
 
 
 async def test_retries_are_bounded_and_obey_retry_after(store: ImageStore) -> None:

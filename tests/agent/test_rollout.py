@@ -52,6 +52,12 @@ async def test_a_model_error_is_a_termination(tmp_path: Path) -> None:
     assert key not in done.error and "Start it." in done.error
 
 
+async def test_what_calls_cost_is_part_of_the_usage(tmp_path: Path) -> None:
+    env, store = world(tmp_path)
+    model = Script(say("x", "text_search", q="1"), say("x", "text_search", q="2"), answer("y"))
+    assert (await rollout(task(store), model, env, seed=1)).usage.cost == 0.5
+
+
 async def test_a_bug_in_a_model_is_a_termination_too(tmp_path: Path) -> None:
     env, store = world(tmp_path)
     done = await rollout(task(store), Script(ZeroDivisionError("oops")), env, seed=1)

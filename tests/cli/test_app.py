@@ -7,19 +7,7 @@ import sys
 from pathlib import Path
 
 import pytest
-
-SRC = Path(__file__).parents[2] / "src"
-
-
-def osvl(*arguments: str, cwd: Path | None = None, **env: str) -> subprocess.CompletedProcess[str]:
-    return subprocess.run(
-        [sys.executable, "-c", "from opensearch_vl.cli import main; main()", *arguments],
-        env={**os.environ, "PYTHONPATH": str(SRC), "NO_COLOR": "1", **env},
-        cwd=cwd,
-        capture_output=True,
-        text=True,
-        timeout=120,
-    )
+from cli_runner import SRC, osvl
 
 
 def test_help_is_quick_and_loads_no_heavy_library() -> None:

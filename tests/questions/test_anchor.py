@@ -4,8 +4,9 @@ import numpy as np
 import pytest
 from PIL import Image
 
-from opensearch_vl.protocols import TextBlock
-from opensearch_vl.questions.anchor import Picture, choose_picture, identify, name_in
+from opensearch_vl.images import encode_png
+from opensearch_vl.protocols import TextBlock, VisualMatch
+from opensearch_vl.questions.anchor import Identified, Picture, choose_picture, identify, name_in
 from opensearch_vl.questions.facts import Facts
 from opensearch_vl.questions.settings import AnchorSettings
 from opensearch_vl.questions.stages import Rejection
@@ -94,7 +95,51 @@ def test_names_in_lettering(lines, names, found) -> None:
     assert name_in(lines, names, 0.85) is found
 
 
-async def test_identify(make_wiki, zoo, pictures, store) -> None:
-    chosen = choose(make_wiki, zoo.entries, (pictures["red"],))
-    for ocr, how in ((Reads("ORLA ZOO"), "lettering"), (Reads("EXIT"), "appearance"), (None, "unknown")):
-        assert (await identify(chosen, b"", ["Orla Zoo"], ocr, 0.85)).source.identified_by == how
+class Finds:
+    """An image index with fixed matches."""
+
+    name = "finds"
+
+    def __init__(self, *scores):
+        self.scores = scores
+
+    async def search(self, image, top_k):
+        return [VisualMatch(url, url, "memory", score=score, exact=True) for url, score in self.scores]
+
+
+class Sharpened:
+    """Reads the name only off a picture other than the one first shown."""
+
+    name = "sharpened"
+
+    def __init__(self):
+        self.first = None
+
+    async def read(self, image, *, orient=False, charts=False):
+        self.first = self.first or image
+        return [] if image == self.first else [TextBlock("Orla Zoo", "text", (0, 0, 1, 1), 0.9)]
+
+
+async def who(index, ocr):
+    noise = encode_png(Image.effect_noise((64, 64), 60).convert("RGB"))
+    return await identify(
+        noise, ["Orla Zoo"], "own", index=index, ocr=ocr, upscaler=None, settings=AnchorSettings(tie_margin=0.05)
+    )
+
+
+@pytest.mark.parametrize(
+    ("index", "ocr", "found"),
+    [
+        (None, Reads("ORLA ZOO"), Identified("lettering")),
+        (None, Reads("EXIT"), Identified("appearance")),
+        (None, None, Identified("unknown")),
+        (Finds(("own", 0.97), ("other", 0.8)), Reads("ORLA ZOO"), Identified("appearance")),
+        (Finds(("own", 0.97), ("other", 0.95)), Reads("ORLA ZOO"), Identified("lettering", "", 1)),
+        (Finds(("own", 0.97), ("other", 0.95)), None, Identified("unknown", "", 1)),
+        (Finds(("own", 0.97), ("other", 0.95)), Sharpened(), Identified("lettering", "sharpen", 1)),
+        (Finds(("other", 0.97)), Reads("EXIT"), Rejection("anchor", "picture_not_identifying", "1 look-alikes")),
+        (Finds(), Reads("EXIT"), Rejection("anchor", "picture_not_identifying", "0 look-alikes")),
+    ],
+)
+async def test_what_identifies_the_anchor(index, ocr, found) -> None:
+    assert await who(index, ocr) == found

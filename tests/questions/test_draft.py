@@ -8,18 +8,19 @@ from questions.worlds import Entry, MemoryWiki, zoo_entries
 from opensearch_vl.questions.draft import draft
 from opensearch_vl.questions.facts import Facts
 from opensearch_vl.questions.relations import relate, stated
-from opensearch_vl.questions.settings import QuestionSettings
+from opensearch_vl.questions.settings import AnswerSettings, FuzzSettings, QuestionSettings
 from opensearch_vl.questions.stages import Rejection
 
-SHALLOW = QuestionSettings(shallow_first_hop=True)
+SMALL = {"answer": AnswerSettings(min_key_pages=1), "fuzz": FuzzSettings(min_shared=3)}
+SHALLOW = QuestionSettings(shallow_first_hop=True, **SMALL)
 
 
 def test_worked_example(zoo) -> None:
     facts = Facts(zoo)
     made = draft(facts, zoo.walk("Orla Zoo", "Stefan Irvald", "Teresa Rainö"), SHALLOW, seed=3)
     assert not isinstance(made, Rejection)
-    assert "the spouse of the one who manages the zoo in the picture" in made.question
-    assert "the spouse of Stefan Irvald (the one who manages Orla Zoo)" in made.canonical
+    assert "the spouse of the manager of the zoo in the picture" in made.question
+    assert "the spouse of Stefan Irvald (the manager of Orla Zoo)" in made.canonical
     assert [(h.relation, h.direction) for h in made.hops] == [("managed_by", "forward"), ("spouse", "forward")]
     assert made.answer.key in {"birth_date", "citizenship_date"}
     assert made.answer.gold.kind in {"date", "number", "text"}
@@ -39,7 +40,7 @@ def test_a_relation_that_several_fit_gets_an_attribute(zoo) -> None:
     made = draft(Facts(zoo), zoo.walk("Orla Zoo", "Ila Vey", "Orla"), SHALLOW, seed=3)
     assert not isinstance(made, Rejection)
     assert (
-        "the place with the person whose occupation is writer and who is a keeper of the zoo in the picture as mayor"
+        "the place whose mayor is the person whose occupation is writer and who is a keeper of the zoo in the picture"
         in made.question
     )
     bridge = made.descriptors[1]
@@ -51,7 +52,7 @@ def test_a_relation_that_several_fit_gets_an_attribute(zoo) -> None:
 
 
 def test_no_attribute_tells_them_apart(zoo) -> None:
-    refused = draft(Facts(zoo), zoo.walk("Orla Zoo", "Tam Oru"), QuestionSettings(), seed=3)
+    refused = draft(Facts(zoo), zoo.walk("Orla Zoo", "Tam Oru"), QuestionSettings(**SMALL), seed=3)
     assert refused == Rejection("fuzz", "not_unique", "Orla Zoo: keeper")
 
 
@@ -65,7 +66,7 @@ def test_a_first_hop_that_the_image_match_shows_is_refused_on_two_hops(zoo) -> N
     walk = zoo.walk("Orla Zoo", "Stefan Irvald", "Teresa Rainö")
     refused = draft(Facts(zoo), walk, QuestionSettings(), seed=3)
     assert refused == Rejection("relations", "shallow_first_hop", "Stefan Irvald")
-    assert not isinstance(draft(Facts(zoo), walk, QuestionSettings(opening_chars=0), seed=3), Rejection)
+    assert not isinstance(draft(Facts(zoo), walk, QuestionSettings(opening_chars=0, **SMALL), seed=3), Rejection)
 
 
 def changed(title, **fields):
@@ -88,8 +89,8 @@ def changed(title, **fields):
         (changed("Orla Zoo", infobox=[("managed_by", "Stefan Irvald", "Stefan Irvald"), ("managed_by", "a Board")]), "fuzz", "unlinked_alternative"),
         ([*changed("Orla Zoo", text="Her code is Zx-99812.")[:2], Entry("Teresa Rainö", "Person", "person", [("code", "Zx-99812")])], "compose", "answer_on_path"),
         (changed("Stefan Irvald", infobox=[("spouse", "Teresa Rainö", "Teresa Rainö"), ("spouses", "Bo Sand", "Bo Sand")]), "fuzz", "same_wording"),
-        (changed("Stefan Irvald", aliases=("Manages the",)), "leak", "bridge_named"),
-        (changed("Orla Zoo", aliases=("Picturé", "One who manages")), "leak", "anchor_named"),
+        (changed("Stefan Irvald", aliases=("Manager of the",)), "leak", "bridge_named"),
+        (changed("Orla Zoo", aliases=("Picturé", "Manager of")), "leak", "anchor_named"),
     ],
 )  # fmt: skip
 def test_each_stage_refuses_with_its_reason(make_wiki, entries, stage, reason) -> None:
@@ -106,11 +107,34 @@ def test_each_stage_refuses_with_its_reason(make_wiki, entries, stage, reason) -
         assert (outcome.stage, outcome.reason) == (stage, reason)
 
 
+def test_an_attribute_that_few_pages_share_is_not_used(zoo) -> None:
+    settings = SHALLOW.model_copy(update={"fuzz": FuzzSettings(min_shared=5)})
+    refused = draft(Facts(zoo), zoo.walk("Orla Zoo", "Ila Vey", "Orla"), settings, seed=3)
+    assert refused == Rejection("fuzz", "not_unique", "Orla Zoo: keeper")
+
+
+def test_what_other_questions_ask_is_not_asked_again(zoo) -> None:
+    walk = zoo.walk("Orla Zoo", "Stefan Irvald", "Teresa Rainö")
+    for seed in range(5):
+        made = draft(Facts(zoo), walk, SHALLOW, seed, taken={"birth_date"})
+        assert not isinstance(made, Rejection)
+        assert made.answer.key == "citizenship_date"
+    refused = draft(Facts(zoo), walk, SHALLOW, 1, taken={"birth_date", "citizenship_date"})
+    assert refused == Rejection("compose", "answer_taken")
+
+
+def test_a_key_that_few_pages_have_is_not_asked(zoo) -> None:
+    settings = SHALLOW.model_copy(update={"answer": AnswerSettings(min_key_pages=3)})
+    made = draft(Facts(zoo), zoo.walk("Orla Zoo", "Stefan Irvald", "Teresa Rainö"), settings, seed=3)
+    assert not isinstance(made, Rejection)
+    assert made.answer.key == "birth_date"
+
+
 def test_answer_side_obfuscation_stays_exact(zoo) -> None:
     settings = SHALLOW.model_copy(update={"answer": SHALLOW.answer.model_copy(update={"obfuscate": 1.0})})
-    seen = set()
+    facts, seen = Facts(zoo), set()
     for seed in range(40):
-        made = draft(Facts(zoo), zoo.walk("Orla Zoo", "Stefan Irvald", "Teresa Rainö"), settings, seed)
+        made = draft(facts, zoo.walk("Orla Zoo", "Stefan Irvald", "Teresa Rainö"), settings, seed)
         assert not isinstance(made, Rejection)
         seen.add((made.answer.key, made.answer.form, made.answer.text))
     assert seen == {

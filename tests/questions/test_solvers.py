@@ -81,8 +81,8 @@ class Broken:
         raise BackendDown("no answer")
 
 
-FULL = "What is the birth date of the spouse of the one who manages the zoo in the picture?"
-NAMED = "What is the birth date of the spouse of Stefan Irvald (the one who manages Orla Zoo)?"
+FULL = "What is the birth date of the spouse of the manager of the zoo in the picture?"
+NAMED = "What is the birth date of the spouse of Stefan Irvald (the manager of Orla Zoo)?"
 
 
 @pytest.fixture
@@ -118,7 +118,7 @@ async def test_image_then_text_gains_a_hop_by_reading_the_opening(zoo, picture) 
     assert engine.queries == ["What is the birth date of the spouse of Stefan Irvald?"]
     plain = ImageThenText(index, engine, zoo.images, Reader(zoo), read_opening=False, top_k=1)
     await response(plain, FULL, [picture])
-    assert engine.queries[-1] == "What is the birth date of the spouse of the one who manages Orla Zoo?"
+    assert engine.queries[-1] == "What is the birth date of the spouse of the manager of Orla Zoo?"
 
 
 async def test_guesses(zoo) -> None:
@@ -172,7 +172,7 @@ def test_follows_relations_both_ways() -> None:
         Document.of("Dee Day", "Doctoral advisor: Ann Roe"),
     ]
     assert reduce("the spouse of the architect of Foo Hall", documents) == "the spouse of Ann Roe"
-    assert reduce("the person who had Ann Roe as doctoral advisor", documents) == "Dee Day"
+    assert reduce("the person whose doctoral advisor was Ann Roe", documents) == "Dee Day"
     narrowed = "the person whose field is botany and who is an owner of Foo Hall"
     assert reduce(narrowed, documents) == "Bo Li"
 

@@ -40,7 +40,7 @@ def brute(boxes, p: Predicate) -> set[int]:
     return {n for n, key, _, *t in rows if key == p.key and t == [p.value]}
 
 
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=25, deadline=None)
 @given(boxes=tables, predicates=st.lists(predicate, min_size=1, max_size=3))
 def test_three_counts_agree(boxes, predicates) -> None:
     wiki = MemoryWiki([Entry(title, infobox=box) for title, box in zip(TITLES, boxes, strict=True)], None)

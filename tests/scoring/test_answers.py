@@ -1,12 +1,14 @@
 """Comparing answers by value."""
 
 import datetime
+import time
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from opensearch_vl.scoring.answers import PartialDate, dates, find, numbers
+from opensearch_vl.text import words
 
 
 @pytest.mark.parametrize(
@@ -93,6 +95,17 @@ def test_every_date_is_found_in_its_notations_and_no_other_day_is(day: datetime.
         ("1234567", "1,234,567 people", True),
         ("10", "10² = 100", True),
         ("102", "10²", False),
+        ("3,5", "3.5 m", True),
+        ("3", "3,5", False),
+        ("0,25", "0,2", False),
+        ("0,0036", "0,0097", False),
+        ("0,250", "0.25", True),
+        ("3,5", "3,5, as stated", True),
+        ("12,345", "12345", True),
+        ("1.234.567", "1,234,567", True),
+        ("1.5", "1,500", False),
+        ("5", "5, 6 or 7", True),
+        ("٣", "3", True),
     ],
 )
 def test_numbers_by_value(reference: str, text: str, matched: bool) -> None:
@@ -141,12 +154,26 @@ def test_listed_candidates_are_counted() -> None:
 
 
 def test_huge_responses_are_searched_quickly() -> None:
-    text = "not " * 100_000 + "1 " * 100_000 + "may " * 50_000
-    for kind in ("date", "number", "name"):
-        find("15 May 1931", (), kind, text)
+    texts = (
+        "not " * 100_000 + "1 " * 100_000 + "may " * 50_000,
+        "not 1930 " * 50_000,
+        "1,234 " * 50_000,
+        "1" * 300_000,
+    )
+    started = time.process_time()
+    for text in texts:
+        for kind in ("date", "number", "name"):
+            find("15 May 1931" if kind == "date" else "7777", (), kind, text)
+    assert time.process_time() - started < 20
 
 
 @given(st.text(max_size=300))
 def test_any_text_can_be_searched(text: str) -> None:
     for kind in ("date", "number", "name", "text"):
         find("15 May 1931", (text,), kind, text)
+
+
+@given(st.text(max_size=40).filter(lambda text: bool(words(text))))
+def test_any_answer_is_found_where_it_is_stated(value: str) -> None:
+    assert find(value, (), "text", value).matched
+    assert find(value, (), "name", f"It is\n{value}\nindeed.").matched

@@ -82,10 +82,26 @@ async def test_lettering_that_cannot_be_read_is_repaired_until_it_can() -> None:
 
 async def test_ambiguous_matches_are_settled_by_the_lettering() -> None:
     task = make_task(2)
-    world = World(look_alikes=("Red Horse", "Grand Hall", "Blue Horse"), sign="THE GRAND HALL")
+    world = World(look_alikes=("Red Horse", "Grand Hall", "Blue Horse"), ambiguous=True, sign="THE GRAND HALL")
     replies = await drive(ScriptedExpert(task), world)
     assert right(task, replies[-1])
     assert [name for name, _ in world.calls[:2]] == ["image_search", "layout_parsing"]
+
+
+async def test_a_clear_best_match_is_believed() -> None:
+    task = make_task(2)
+    world = World(look_alikes=("Grand Hall", "Red Horse"))
+    assert right(task, (await drive(ScriptedExpert(task), world))[-1])
+    assert [name for name, _ in world.calls[:2]] == ["image_search", "text_search"]
+
+
+async def test_a_call_that_timed_out_is_made_once_more() -> None:
+    task = make_task(2)
+    world = World(time_outs=1)
+    assert right(task, (await drive(ScriptedExpert(task), world))[-1])
+    assert [name for name, _ in world.calls[:3]] == ["image_search", "image_search", "text_search"]
+    hopeless = World(time_outs=100)
+    assert "could not verify" in (await drive(ScriptedExpert(task), hopeless))[-1]
 
 
 async def test_ocr_mistakes_are_forgiven() -> None:
@@ -175,6 +191,7 @@ async def test_native_mode_gives_calls_beside_the_text() -> None:
         ("Birth date: 15 May 1931. Architect: Ana Boro.", "Architect", "Ana Boro"),
         ("Birth date: 15 May 1931. She was born in Ro.", "Birth date", "15 May 1931"),
         ("(the text begins:) Location: St. Mary Hill. Height: 3 m.", "Location", "St. Mary Hill"),
+        ("Holotype: Spec. EG-75911.", "Holotype", "Spec. EG-75911"),
         ("Weight: 3.5 kg. Height: 2.", "Weight", "3.5 kg"),
         ("… Motto: All: one, one: all", "Motto", "All: one, one: all"),
         ("Co-architect: X", "Architect", None),
@@ -196,6 +213,15 @@ def test_hits_of_both_searches() -> None:
     )
     assert [(hit.title, hit.url, hit.body) for hit in hits(text)] == [("A [b]", "u1", "x: y\nz"), ("C", "u2", "w")]
     assert hits("No confident match.") == []
+
+
+def test_a_hit_that_is_cut_off_says_so() -> None:
+    text = "[Passage 1]\nTitle: A\nURL: u\nSummary: Height: 3 m.\n\n[Passage 2]\nTitle: B\nURL: v\n[cut: 1,388 of 1,744 characters left out]"
+    first, second = hits(text)
+    assert (first.body, first.cut_off) == ("Height: 3 m.", False)
+    assert (second.title, second.body, second.cut_off) == ("B", "", True)
+    within = hits("[Passage 1]\nTitle: A\nURL: u\nSummary: Height: 3\n[cut: 9 more characters]")[0]
+    assert (within.body, within.cut_off) == ("Height: 3", True)
 
 
 def test_lettering_and_picture_ids() -> None:

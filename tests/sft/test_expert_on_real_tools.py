@@ -13,7 +13,8 @@ from opensearch_vl.agent.settings import AgentSettings
 from opensearch_vl.backends.passages import LocalSearch
 from opensearch_vl.backends.readers import WikiPageReader
 from opensearch_vl.backends.summarise import ExtractiveSummariser
-from opensearch_vl.protocols import TextBlock, VisualMatch
+from opensearch_vl.errors import ToolTimeout
+from opensearch_vl.protocols import ImageIndex, TextBlock, VisualMatch
 from opensearch_vl.scoring.judges import ExactJudge
 from opensearch_vl.scoring.score import Scored, score_rollout
 from opensearch_vl.sft.expert import ScriptedExpert
@@ -102,6 +103,20 @@ class OneMatch:
         ]
 
 
+class DeadAtFirst(OneMatch):
+    """One whose first search runs into its time limit."""
+
+    def __init__(self, *titles: str) -> None:
+        super().__init__(*titles)
+        self.num_searches = 0
+
+    async def search(self, image: bytes, top_k: int) -> list[VisualMatch]:
+        self.num_searches += 1
+        if self.num_searches == 1:
+            raise ToolTimeout("too slow")
+        return await super().search(image, top_k)
+
+
 class Sign:
     """OCR that reads one sign."""
 
@@ -160,12 +175,13 @@ async def play(
     profile: str = "full",
     hide: Sequence[str] = (),
     noise: float = 0.0,
+    index: ImageIndex | None = None,
 ) -> tuple[Trajectory, Scored]:
     hidden = [page for title in hide if (page := wiki.resolve(title)) is not None]
     search = LocalSearch(wiki.root.parent / "index", exclude=hidden)
     tools = standard_tools(
         search,
-        OneMatch("Brunnach Hall"),
+        index or OneMatch("Brunnach Hall"),
         Sign("BRUNNACH", "HALL"),
         NoUpscaler(),
         ExtractiveSummariser(),
@@ -201,6 +217,20 @@ async def test_with_the_answer_page_hidden_it_fails(number: int, wiki: WikiFolde
     trajectory, scored = await play(task, wiki, store, hide=(task.provenance.path[-1],))
     assert scored.verdict.correct is False
     assert "could not verify" in (trajectory.response or "")
+
+
+async def test_equally_good_matches_are_told_apart_by_the_lettering(wiki: WikiFolder, tmp_path: Path) -> None:
+    store, photo = store_with_photo(tmp_path)
+    trajectory, scored = await play(cases(photo)[0], wiki, store, index=OneMatch("Aldermere Hall", "Brunnach Hall"))
+    assert scored.verdict.correct is True
+    assert [step.call.name for step in trajectory.steps[:2] if step.call] == ["image_search", "layout_parsing"]
+
+
+async def test_a_time_out_is_tried_again(wiki: WikiFolder, tmp_path: Path) -> None:
+    store, photo = store_with_photo(tmp_path)
+    trajectory, scored = await play(cases(photo)[0], wiki, store, index=DeadAtFirst("Brunnach Hall"))
+    assert scored.verdict.correct is True
+    assert [step.failure is not None for step in trajectory.steps] == [True, False, False, False, False]
 
 
 async def test_noise_shows_as_typed_failures(wiki: WikiFolder, tmp_path: Path) -> None:

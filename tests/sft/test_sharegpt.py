@@ -231,7 +231,7 @@ def test_rows_may_stand_one_a_line_and_without_tools(tmp_path: Path) -> None:
         ({"images": ["a.png"]}, "2 <image> markers but 1"),
         ({"images": ["a.png", "../../etc/passwd"]}, "outside"),
         ({"images": ["a.png", "/etc/passwd"]}, "outside"),
-        ({"images": ["a.png", "lost.png"]}, "Cannot read"),
+        ({"images": ["a.png", "lost.png"]}, "no picture file"),
         ({"images": ["a.png", 7]}, "not by a int"),
         ({"images": ["a.png", "released.json"]}, "Not a picture"),
         ({"conversations": []}, "no conversations"),

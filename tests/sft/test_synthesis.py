@@ -157,6 +157,23 @@ async def test_a_killed_run_resumes_to_the_digest_of_an_uninterrupted_one(tmp_pa
     assert digest(killed) == digest(whole)
 
 
+async def test_a_cancelled_run_keeps_whole_records_and_resumes_to_the_same_digest(tmp_path: Path) -> None:
+    out, whole = tmp_path / "run", tmp_path / "whole"
+    job = asyncio.create_task(work(tmp_path, out, resume=False, delay_s=0.02))
+    while not (out / "records.jsonl").exists():
+        await asyncio.sleep(0.01)
+    job.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await job
+    records = list(read_records(out, RolloutRecord))
+    assert 0 < len(records) < 9
+    assert all(record.trajectory.termination is Termination.ANSWERED for record in records)
+    assert read_manifest(out)["status"] == "interrupted"
+    await work(tmp_path, out, resume=True)
+    await work(tmp_path, whole, resume=False)
+    assert digest(out) == digest(whole)
+
+
 # ------------------------------------------------------------------------------- failures from outside
 
 
@@ -232,6 +249,14 @@ async def judged(rollout: Trajectory) -> tuple[Task, Scored]:
         ((answer("15 May 1931"),), "low_query_score"),
         ((call("text_search", "Nothing.", q="a"), answer("15 May 1931")), "low_query_score"),
         ((*[call("text_search", FOUND, q="a")] * 2, answer("15 May 1931")), "repetition"),
+        (
+            (
+                call("text_search", failure=FailureKind.TIMEOUT, q="a"),
+                call("text_search", FOUND, q="a"),
+                answer("15 May 1931"),
+            ),
+            "",
+        ),
         (
             (
                 *[call("crop", failure=FailureKind.BAD_INPUT, n=n) for n in range(2)],

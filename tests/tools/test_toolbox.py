@@ -124,7 +124,13 @@ async def test_wrong_arguments_are_named(tmp_path: Path, written: dict[str, Any]
 async def test_unknown_arguments_are_ignored_and_said_so(tmp_path: Path) -> None:
     result = await call(tmp_path, EchoTool(), q="x", engine="g", **{"<|im_end|>": 1})
     assert result.failure is None
-    assert result.observation.text == "x\nNote: echo has no argument '‹|im_end|›', 'engine'; ignored."
+    assert result.observation.text == "x\nNote: ignored '‹|im_end|›', 'engine'; echo takes q, n, ratio, flag."
+
+
+async def test_an_argument_given_twice_under_two_names_is_reported(tmp_path: Path) -> None:
+    assert (await call(tmp_path, EchoTool(), q="x", query="x")).observation.text == "x"
+    both = await call(tmp_path, EchoTool(), q="x", query="y")
+    assert both.observation.text == "x\nNote: ignored 'query'; echo takes q, n, ratio, flag."
 
 
 async def test_an_unknown_tool_is_a_failure_that_helps(tmp_path: Path) -> None:

@@ -16,7 +16,7 @@ from PIL import Image
 from wiki.wikitool import write
 
 from opensearch_vl.errors import DataError, DumpError, RunExists, StorageFull
-from opensearch_vl.wiki import writing
+from opensearch_vl.wiki import parsing, writing
 from opensearch_vl.wiki.dump import build_wiki
 from opensearch_vl.wiki.graph import follow_redirects
 from opensearch_vl.wiki.schema import TABLES
@@ -194,6 +194,17 @@ def test_same_dump_same_bytes(wiki: WikiFolder, tmp_path: Path) -> None:
         assert (again.root / path.relative_to(wiki.root)).read_bytes() == path.read_bytes(), path.name
 
 
+def test_any_number_of_processes_writes_the_same_bytes(
+    wiki: WikiFolder, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(parsing, "_BATCH_PAGES", 2)
+    again = build_wiki(
+        wiki.root.parent / "dump.xml", tmp_path / "again", images=wiki.root.parent / "pictures", workers=2
+    )
+    for path in sorted(p for p in wiki.root.rglob("*") if p.is_file()):
+        assert (again.root / path.relative_to(wiki.root)).read_bytes() == path.read_bytes(), path.name
+
+
 def test_small_row_groups_never_split_a_page(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(writing, "MAX_GROUP_ROWS", 7)
     monkeypatch.setattr(writing, "MAX_GROUP_CHARS", 60)
@@ -281,6 +292,21 @@ def test_a_full_file_system(tmp_path: Path) -> None:
         writing.TableWriter(Path("/dev/full"), TABLES["text"])
 
 
+def test_a_quota_that_runs_out_while_writing(tmp_path: Path) -> None:
+    """The real thing: the kernel refuses to let files grow over 40 kB."""
+    dump = write(tmp_path / "d.xml", {f"P{n}": f"[[P{n + 1}]] {os.urandom(300).hex()}" for n in range(400)})
+    code = (
+        "import sys, resource; from pathlib import Path; from opensearch_vl.wiki.dump import build_wiki\n"
+        "from opensearch_vl.errors import StorageFull\n"
+        "resource.setrlimit(resource.RLIMIT_FSIZE, (40_000, 40_000))\n"
+        "try: build_wiki(Path(sys.argv[1]), Path(sys.argv[2]))\n"
+        "except StorageFull as error: print('StorageFull', error)"
+    )
+    done = subprocess.run([sys.executable, "-c", code, dump, tmp_path / "wiki"], capture_output=True, text=True, env={**os.environ, "PYTHONPATH": "src"}, cwd=Path(__file__).parents[2])  # fmt: skip
+    assert done.stdout.startswith("StorageFull"), done.stderr
+    assert [path.name for path in tmp_path.iterdir()] == ["d.xml"]
+
+
 def test_interrupting_leaves_nothing(tmp_path: Path) -> None:
     dump = write(tmp_path / "d.xml", {f"P{n}": "[[P1]] text" for n in range(200)})
     code = (
@@ -333,6 +359,21 @@ def test_old_exports_without_ns_and_redirect_elements(tmp_path: Path) -> None:
     assert wiki.meta["skipped"] == {"namespace_10": 1}
 
 
+def test_pages_that_are_no_articles_or_out_of_bounds(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("opensearch_vl.wiki.export._MAX_TEXT", 1_000)
+    monkeypatch.setattr("opensearch_vl.wiki.dump.MAX_LINKS", 3)
+    pages = {"Main Page": "[[A]]", "A": "[[B]] [[B]] [[B]] [[B]] [[C]]", "B": "x" * 2_000, "C": "end", "T" * 300: "x"}
+    wiki = build_wiki(write(tmp_path / "d.xml", pages), tmp_path / "wiki")
+    assert wiki.column("title") == ["A", "C"]
+    assert wiki.meta["skipped"] == {
+        "main_page": 1,
+        "page_too_long": 1,
+        "bad_title": 1,
+        "links_beyond_limit": 2,
+        "link_to_missing_page": 3,
+    }
+
+
 TITLES = st.sampled_from([f"T{n}" for n in range(12)])
 
 
@@ -376,7 +417,7 @@ def test_random_link_lists_become_the_same_graph(
 def test_a_whole_wikipedia(tmp_path: Path) -> None:
     wiki = build_wiki(DATA / "ltgwiki-201709-pages-articles.xml.bz2", tmp_path / "wiki")
     counts = wiki.meta["counts"]
-    assert (wiki.meta["lang"], counts["pages_in_dump"], counts["pages"]) == ("ltg", 2_004, 903)
+    assert (wiki.meta["lang"], counts["pages_in_dump"], counts["pages"]) == ("ltg", 2_004, 902)
     assert counts["links"] > 3_000
     assert counts["with_infobox"] > 200
     assert counts["kind_disambiguation"] >= 5

@@ -48,6 +48,14 @@ def test_build_stats_walks(dump: Path, tmp_path: Path) -> None:
     assert digest(tmp_path / "run") == digest(tmp_path / "again")
 
 
+def test_the_miniature_is_read_like_any_dump(tmp_path: Path) -> None:
+    made = call("mini", "--out", tmp_path / "mini", "--pages", 120, "--json")
+    built = call("build", made["dump"], "--images", made["images"], "--out", tmp_path / "wiki", "--json")
+    assert built["counts"]["pages"] == made["pages"]  # type: ignore[index]
+    assert built["counts"]["images"] >= made["pictures"] > 0  # type: ignore[index, operator]
+    assert sum(call("stats", tmp_path / "wiki", "--json")["seeds"].values()) > 10  # type: ignore[attr-defined]
+
+
 def test_walks_resume(dump: Path, tmp_path: Path) -> None:
     call("build", dump, "--out", tmp_path / "wiki", "--images", tmp_path / "p", "--json")
     call("walks", tmp_path / "wiki", "--out", tmp_path / "run", "--json")

@@ -1,9 +1,21 @@
+import os
+import re
+from pathlib import Path
+
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 from opensearch_vl.wiki.domain import domain_of
+from opensearch_vl.wiki.export import Export
+from opensearch_vl.wiki.infobox import find_infoboxes, parameters, parsed_parameters
+from opensearch_vl.wiki.language import language
 from opensearch_vl.wiki.page import parse_page
+from opensearch_vl.wiki.templates import top_level
 from opensearch_vl.wiki.titles import Site
+from opensearch_vl.wiki.wikitext import hide
 
+DATA = Path(os.environ.get("OSVL_TEST_DATA") or Path(__file__).parents[3] / "shared" / "data") / "wiki-xml"
 SITE = Site(lang="en", namespaces={"file": 6})
 
 
@@ -156,3 +168,48 @@ def test_an_oversized_infobox_is_skipped_and_says_so() -> None:
 )
 def test_domains(kind: str, keys: tuple[str, ...], domain: str) -> None:
     assert domain_of(kind, keys) == domain
+
+
+PIECES = st.sampled_from(
+    ["a", " = ", "=", " ", "[[A]]", "[[A|b=c]]", "{{x|y=1|z}}", "{{x|[[B|c]]}}", "<br>", "<br />", "<b>", "''", "[http://x y]", "{{{1|d}}}", "é", "==", "*", "\n", "<"]
+)  # fmt: skip
+VALUES = st.lists(PIECES, max_size=8).map("".join)
+NAMED = st.builds(
+    "{}{} {}={}".format,
+    st.sampled_from(["|", "\n|", "\n | "]),
+    st.sampled_from(["a", "key_1", "Key two", "", "é", "2"]),
+    st.just(""),
+    VALUES,
+)
+POSITIONAL = st.builds("|{}".format, st.sampled_from(["", "a", "[[A|b=c]]", "{{x|y=1}}", "a [[b]]"]))
+
+
+@settings(max_examples=400, deadline=None, derandomize=True)
+@given(st.lists(st.one_of(NAMED, POSITIONAL), max_size=8).map(lambda parts: "{{Infobox x" + "".join(parts) + "}}"))
+def test_the_short_cut_agrees_with_mwparserfromhell(source: str) -> None:
+    slow = [
+        (re.sub(r"[\s_]+", "_", name.strip().lower()).strip("_"), value) for name, value in parsed_parameters(source)
+    ]
+    expected = [(key, value) for key, value in slow if re.fullmatch(r"[^\W_][\w .()/\-]{0,59}", key)]
+    assert parameters(source) == expected
+
+
+@pytest.mark.skipif(not DATA.is_dir(), reason="real dumps are not here")
+def test_the_short_cut_agrees_on_real_infoboxes() -> None:
+    export = Export(DATA / "ltgwiki-201709-pages-articles.xml.bz2")
+    compared = 0
+    for page in export:
+        if page.namespace != 0 or not page.text:
+            continue
+        text = hide(page.text)
+        for call in find_infoboxes(text, list(top_level(text)), language("ltg")):
+            source = text[call.start : call.end]
+            slow = {
+                re.sub(r"[\s_]+", "_", name.strip().lower()).strip("_"): value
+                for name, value in parsed_parameters(source)
+            }
+            assert {key: value for key, value in parameters(source) if key in slow} == {
+                key: slow[key] for key, _ in parameters(source)
+            }
+            compared += 1
+    assert compared > 200

@@ -3,7 +3,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from opensearch_vl.wiki.language import interwiki_prefixes, language, read_data
-from opensearch_vl.wiki.titles import Site, TargetKind, base_prefix
+from opensearch_vl.wiki.titles import Site, TargetKind, base_prefix, main_page
 
 SITE = Site(
     lang="de",
@@ -66,6 +66,12 @@ def test_first_letter_rules_of_languages() -> None:
 )
 def test_base_prefix(address: str, prefix: str) -> None:
     assert base_prefix(address) == prefix
+
+
+def test_main_page() -> None:
+    assert main_page("https://ltg.wikipedia.org/wiki/Suoku_puslopa") == "Suoku puslopa"
+    assert main_page("https://x.org/w/index.php?title=P%C3%A1gina_principal") == "Página principal"
+    assert main_page("") == ""
 
 
 def test_addresses_of_other_wikis_are_refused() -> None:

@@ -34,7 +34,8 @@ class Parsed:
     """What a reply means. Exactly one of `call`, `response` and `failure` is set.
 
     Attributes:
-        text: The reply as one text, parts that a server moved away put back; empty under native tool calls.
+        text: The reply as one text, parts that a server moved away put back; empty for a call in a conversation in
+            native tool calls.
         thought: The reasoning ``z_l``; prose around a call counts as reasoning.
         call: The tool call to run.
         response: The final response.
@@ -58,11 +59,11 @@ def parse(reply: Reply, mode: Mode = "lenient", *, plain_answer: bool = False) -
     Args:
         reply: The model's turn.
         mode: `strict` turns everything that is not in exact form into a failure; `lenient` repairs.
-        plain_answer: Untagged text is the final response (conversations in native tool calls).
+        plain_answer: The conversation is in native tool calls: untagged text is the final response.
     """
     content, reasoning = _clean(reply.content), _clean(reply.reasoning).strip()
     blocks = scan(_without_end_marks(content))
-    text = "" if reply.tool_calls else _whole_text(content, reasoning)
+    text = "" if reply.tool_calls and plain_answer else _whole_text(content, reasoning, reply.tool_calls)
     exact = _exact_form(text, blocks, reasoning, reply.tool_calls, plain_answer and reply.finish_reason != "length")
     if exact is not None:
         return exact
@@ -262,8 +263,13 @@ def _native_call(call: NativeCall, cut: bool) -> Found:
 # ------------------------------------------------------------------------------------------------- text
 
 
-def _whole_text(content: str, reasoning: str) -> str:
-    return f"<think>{reasoning}</think>\n{content}" if reasoning else content
+def _whole_text(content: str, reasoning: str, calls: Sequence[NativeCall]) -> str:
+    """The reply as the policy wrote it, before a server took it apart."""
+    text = f"<think>{reasoning}</think>\n{content}" if reasoning else content
+    for call in calls:
+        body = f'{{"name": {json.dumps(_clean(call.name))}, "arguments": {_clean(call.arguments) or "{}"}}}'
+        text = f"{text}\n<tool_call>{body}</tool_call>".lstrip()
+    return text
 
 
 def _without_end_marks(text: str) -> str:

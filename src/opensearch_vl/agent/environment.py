@@ -32,10 +32,12 @@ NEAR = 0.9
 """Share of the token and time limits at which the final response is asked for."""
 CHARS_PER_TOKEN = 4
 """Rule of thumb where a server reports no token counts."""
+TOKENS_PER_IMAGE = 256
+"""A picture of 262,144 pixels at 32×32 pixels a token; for the same rule of thumb."""
 MIN_REPLY_TOKENS = 256
 """A reply gets at least so many tokens, however little of the budget is left."""
 
-_FINAL = "This was the last call: the next turn must give the final response from the evidence at hand."
+_FINAL = "No more calls: give the final response now, from the evidence at hand."
 
 
 @runtime_checkable
@@ -109,6 +111,7 @@ class Episode:
         steps: The steps taken.
         termination: Why it is over; None while it goes on.
         num_tokens: How much the conversation has grown since its opening.
+        tool_cost: Money that the calls cost, in US dollars.
     """
 
     def __init__(self, env: Environment, task: TaskView) -> None:
@@ -117,6 +120,7 @@ class Episode:
         self.steps: list[Step] = []
         self.termination: Termination | None = None
         self.num_tokens = 0
+        self.tool_cost = 0.0
         self._env = env
         self._settings = env.settings
         self._messages: list[Message] = list(env.layout.opening(task))
@@ -125,14 +129,12 @@ class Episode:
         self._errors_in_a_row = 0
         self._call_keys: list[str] = []
         self._asked: Termination | None = None
+        self._num_folded = 0
 
     @property
     def messages(self) -> Sequence[Message]:
         """The conversation as it is sent: older observations folded if the settings ask for it."""
-        limit = self._settings.fold_after_tokens
-        if limit is None or self.num_tokens < limit:
-            return tuple(self._messages)
-        return self._folded()
+        return tuple(self._messages) if self._num_folded == 0 else self._folded()
 
     @property
     def schemas(self) -> tuple[ToolSchema, ...]:
@@ -183,6 +185,8 @@ class Episode:
         )
         self.steps.append(step)
         self._messages += [self._env.layout.reply(step), *self._env.layout.answer(step)]
+        self.tool_cost += result.cost if result is not None else 0.0
+        self._fold_if_long()
         self.termination = ending
         return step
 
@@ -225,8 +229,10 @@ class Episode:
         elif reply.usage.prompt_tokens:
             before, after = reply.usage.prompt_tokens, reply.usage.completion_tokens
         else:
-            grown = "".join(message.text for message in self._messages[2:])
-            self.num_tokens = (len(grown) + len(parsed.text or parsed.thought)) // CHARS_PER_TOKEN
+            grown = self._messages[2:]
+            chars = sum(len(message.text) for message in grown) + len(parsed.text or parsed.thought)
+            images = sum(len(message.images) for message in grown)
+            self.num_tokens = chars // CHARS_PER_TOKEN + images * TOKENS_PER_IMAGE
             return
         if self._opening_tokens is None:
             self._opening_tokens = before
@@ -253,13 +259,19 @@ class Episode:
             return None, _FINAL
         return reached, ""
 
+    def _fold_if_long(self) -> None:
+        """What is folded stays folded, so that the conversation changes as rarely as can be (servers cache it)."""
+        limit = self._settings.fold_after_tokens
+        if limit is not None and self.num_tokens >= limit:
+            self._num_folded = max(self._num_folded, len(self.steps) - self._settings.fold_keep)
+
     def _folded(self) -> Sequence[Message]:
-        """The conversation with all but the latest observations cut to their first line."""
-        layout, keep = self._env.layout, self._settings.fold_keep
+        """The conversation with the observations of the first steps cut to their first line."""
+        layout = self._env.layout
         folded = list(layout.opening(self.task))
         for step in self.steps:
             shown = step
-            if step.observation is not None and step.index < len(self.steps) - keep:
+            if step.observation is not None and step.index < self._num_folded:
                 shown = step.model_copy(update={"observation": _fold(step.observation)})
             folded += [layout.reply(step), *layout.answer(shown)]
         return folded

@@ -13,7 +13,7 @@ from collections.abc import AsyncGenerator, Callable, Iterable
 from dataclasses import dataclass
 
 from opensearch_vl.agent.environment import Environment, Episode
-from opensearch_vl.errors import ModelError
+from opensearch_vl.errors import OsvlError
 from opensearch_vl.protocols import ChatModel
 from opensearch_vl.redaction import redact
 from opensearch_vl.seeds import derive
@@ -64,7 +64,7 @@ async def rollout(
         prompt_hash=env.prompt_hash,
         tools=env.tools,
         model=model.name,
-        usage=run.usage,
+        usage=run.usage + Usage(cost=run.episode.tool_cost),
         error=run.error,
     )
 
@@ -93,7 +93,7 @@ class _Run:
                 step = await episode.step(reply, time.perf_counter() - started)
         except asyncio.CancelledError:
             self.ending = Termination.CANCELLED
-        except ModelError as error:
+        except OsvlError as error:
             self._fail(str(error))
         except Exception as error:
             if isinstance(error, TimeoutError) and limit.expired():
@@ -143,7 +143,8 @@ async def run_many(
     """Roll many tasks out and yield each trajectory as it finishes.
 
     Jobs are begun in order, the next one as soon as a place is free; a consumer that is slow to take results slows the
-    rest down instead of filling the memory. Leaving the loop early cancels what is under way.
+    rest down instead of filling the memory. Leaving the loop early cancels what is under way once the generator is
+    closed (`contextlib.aclosing` does it at once).
 
     Args:
         jobs: Read lazily.

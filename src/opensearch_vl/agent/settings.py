@@ -37,7 +37,7 @@ PROFILES: dict[ProfileName, Profile] = {
     "full": Profile("", observation_chars=20_000, image_max_pixels=262_144, signatures=False),
     # For models of a million parameters: system prompt ≤ 200 tokens, observation ≤ 120, picture ≤ 64. A token of a
     # small vocabulary has about four characters; a picture token of Qwen3-VL covers 32×32 pixels.
-    "miniature": Profile("_miniature", observation_chars=400, image_max_pixels=64 * 32 * 32, signatures=True),
+    "miniature": Profile("_miniature", observation_chars=360, image_max_pixels=64 * 32 * 32, signatures=True),
 }
 
 

@@ -22,6 +22,7 @@ from opensearch_vl.protocols import ImagePart, Message, NativeCall, Part, Reply,
 from opensearch_vl.types import ImageRef, Usage
 
 _CACHED_BYTES = 64_000_000
+_CUT_OFF = frozenset({"length", "max_tokens", "max_output_tokens"})  # as different servers call it
 _TOOL_PICTURE = "The picture that the tool returned:"
 
 
@@ -216,5 +217,5 @@ def from_wire(body: bytes, stop: Sequence[str] = ()) -> Reply:
         reasoning=choice.message.reasoning_content or choice.message.reasoning or "",
         tool_calls=calls,
         usage=Usage(prompt_tokens=counted.prompt_tokens or 0, completion_tokens=counted.completion_tokens or 0),
-        finish_reason=choice.finish_reason or "stop",
+        finish_reason="length" if (choice.finish_reason or "").lower() in _CUT_OFF else choice.finish_reason or "stop",
     )

@@ -15,9 +15,9 @@ import numpy as np
 from numpy.typing import NDArray
 from PIL import Image
 
-WORKING_PX = 480
+WORKING_PX = 400
 """Longest side at which features are taken."""
-MAX_FEATURES = 500
+MAX_FEATURES = 400
 DESCRIPTOR_SIZE = 128
 _COARSE_SIZE_PX = 8.0  # diameter of a keypoint's neighbourhood from which it counts as coarse
 _CONTRAST = 0.015  # half of OpenCV's default: blurred pictures have little contrast left

@@ -21,6 +21,7 @@ Ints = NDArray[np.intp]
 MIN_INLIERS = 8
 _MIN_SIMILARITY = 0.80  # cosine of RootSIFT vectors; below it matches are mostly wrong
 _NEIGHBOURS = 2
+_MAX_PAIRS = 6_000  # similar pairs looked at; only pictures of one texture have more
 _MAX_PROPOSALS = 100
 _LOOSE = 0.06  # of the longest side: drift of a similarity map under ±20° of perspective
 _MEDIUM = 0.03
@@ -56,18 +57,26 @@ def tentative(similarity: Floats) -> tuple[Ints, Ints]:
     Returns:
         Row and column indices, ``[M]`` each, most similar first.
     """
-    num_q, num_s = similarity.shape
-    if num_q == 0 or num_s == 0:
-        empty = np.zeros(0, np.intp)
-        return empty, empty
-    near_q = min(_NEIGHBOURS, num_s)
-    near_s = min(_NEIGHBOURS, num_q)
-    row_floor = np.partition(similarity, num_s - near_q, axis=1)[:, num_s - near_q, None]
-    column_floor = np.partition(similarity, num_q - near_s, axis=0)[None, num_q - near_s]
-    floor = np.maximum(np.maximum(row_floor, column_floor), _MIN_SIMILARITY)
-    rows, columns = np.nonzero(similarity >= floor)
-    order = np.argsort(-similarity[rows, columns], kind="stable")
+    rows, columns = np.nonzero(similarity >= _MIN_SIMILARITY)
+    values = similarity[rows, columns]
+    if len(values) > _MAX_PAIRS:
+        best = np.sort(np.argpartition(-values, _MAX_PAIRS)[:_MAX_PAIRS])
+        rows, columns, values = rows[best], columns[best], values[best]
+    kept = (_rank_within(rows, values) < _NEIGHBOURS) & (_rank_within(columns, values) < _NEIGHBOURS)
+    rows, columns, values = rows[kept], columns[kept], values[kept]
+    order = np.argsort(-values, kind="stable")
     return rows[order], columns[order]
+
+
+def _rank_within(groups: Ints, values: Floats) -> Ints:
+    """Place of each value among those of its group, the greatest first, ``[M]``."""
+    order = np.argsort(2.0 * groups - values, kind="stable")  # similarities lie within [-1, 1]
+    first = np.ones(len(order), np.bool_)
+    first[1:] = groups[order][1:] != groups[order][:-1]
+    position = np.arange(len(order))
+    ranks = np.empty(len(order), np.intp)
+    ranks[order] = position - np.maximum.accumulate(np.where(first, position, 0))
+    return ranks
 
 
 def fit(query: Features, stored: Features, rows: Ints, columns: Ints) -> Fit | None:

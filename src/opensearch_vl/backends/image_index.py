@@ -41,11 +41,18 @@ NUM_CANDIDATES = 24
 """Pictures whose geometry is checked; above this many look-alikes some go unseen."""
 SNIPPET_CHARS = 600
 CACHED_QUERIES = 256
+PATIENCE = 8
+"""Candidates in a row that geometry does not confirm, after one that it did, before the rest are left unchecked."""
 MIN_SHARE = 0.06
-"""Share of the query's features inside the stored picture's frame that must be confirmed. Right pictures reach
-0.09 under every listed distortion, chance fits between regular facades 0.03 (docs/log.md)."""
-MIN_COVERAGE = 0.02
+"""Share of the query's features inside the stored picture's frame that must be confirmed. Right pictures reach 0.09
+under every listed distortion, chance fits between regular facades 0.03 (docs/log.md)."""
+MIN_COVERAGE = 0.1
 """Share of the query's area that the confirmed features must span: a shared word of lettering is no match."""
+STRONG_SHARE, MIN_STRONG_COVERAGE = 0.15, 0.01
+"""Where so much is confirmed, the picture may be small in the query: a poster on a wall."""
+MIN_OF_BEST = 0.4
+"""Matches with fewer confirmed features than this share of the best one's are dropped: pictures of one template keep
+more than 0.6, pictures that share a sign-board reach 0.3."""
 HALF_SCORE_INLIERS = 10.0
 """Confirmed features that give a score of one half."""
 RETRAIN_GROWTH = 4
@@ -171,13 +178,21 @@ class LocalImageIndex:
             raise BadInput(error.message) from error
         opened = self._open()
         vectors = features.unit(query.descriptors)
-        found: list[tuple[float, int]] = []
-        for number in opened.postings.vote(query.descriptors, NUM_CANDIDATES):
-            stored = _features_of(opened, int(number))
+        fits: list[tuple[geometry.Fit, int]] = []
+        misses = 0
+        for number in map(int, opened.postings.vote(query.descriptors, NUM_CANDIDATES)):
+            stored = _features_of(opened, number)
             rows, columns = geometry.tentative(vectors @ features.unit(stored.descriptors).T)
             fit = geometry.fit(query, stored, rows, columns)
-            if fit is not None and (score := confidence(fit)) is not None:
-                found.append((score, int(number)))
+            if fit is not None and confident(fit):
+                fits.append((fit, number))
+                misses = 0
+            else:
+                misses += 1
+                if fits and misses >= PATIENCE:
+                    break
+        most = max((fit.inliers for fit, _ in fits), default=0)
+        found = [(score(fit), number) for fit, number in fits if fit.inliers >= MIN_OF_BEST * most]
         found.sort(key=lambda item: (-item[0], item[1]))
         return list(self._matches(found))
 
@@ -203,13 +218,16 @@ class LocalImageIndex:
             return self._opened
 
 
-def confidence(fit: geometry.Fit) -> float | None:
-    """Score in [0, 1] of a geometric fit, or None when it is no confident match.
+def confident(fit: geometry.Fit) -> bool:
+    """Whether a geometric fit is a match: enough of what should be confirmed is, over enough of the query."""
+    share = fit.inliers / max(1, fit.expected)
+    if fit.inliers < geometry.MIN_INLIERS or share < MIN_SHARE:
+        return False
+    return fit.coverage >= (MIN_COVERAGE if share < STRONG_SHARE else MIN_STRONG_COVERAGE)
 
-    Grows with the number of confirmed features and saturates, so that pictures confirmed equally well lie close.
-    """
-    if fit.inliers < max(geometry.MIN_INLIERS, MIN_SHARE * fit.expected) or fit.coverage < MIN_COVERAGE:
-        return None
+
+def score(fit: geometry.Fit) -> float:
+    """Score in [0, 1) of a match: grows with the confirmed features and saturates, so that equals lie close."""
     return fit.inliers / (fit.inliers + HALF_SCORE_INLIERS)
 
 

@@ -35,7 +35,8 @@ OPENAI_URL = "https://api.openai.com/v1"
 MAX_PIXELS = 1_048_576
 """A megapixel: what hosted models look at closely. Checkpoints trained on less (paper, section 4) are given less."""
 TIMEOUT_S = 600.0
-CONNECT_TIMEOUT_S = 10.0
+CONNECT_TIMEOUT_S = 30.0
+"""Generous: hundreds of rollouts connect at once, on a machine that may be busy with other things."""
 MAX_RETRIES = 4
 """With doubling waits from half a second, some eight seconds in all; a `Retry-After` up to two minutes is obeyed."""
 _SEED_BITS = 0x7FFF_FFFF  # some servers keep seeds in 32 bits, signed
@@ -66,7 +67,8 @@ class OpenAIChat:
         timeout_s: Longest wait for one reply.
         max_retries: How often a request is tried again after 408, 409, 429, 5xx or a broken connection.
         price: What tokens cost, if the costs are to be summed.
-        extra_body: Further fields of every request, such as ``{"chat_template_kwargs": {"enable_thinking": False}}``.
+        extra_body: Further fields of every request, such as ``{"chat_template_kwargs": {"enable_thinking": False}}``; a
+            field set to None is left out, for models that refuse, say, a temperature.
 
     Raises:
         ConfigError: If the address is not one.
@@ -137,12 +139,11 @@ class OpenAIChat:
             request["stop"] = list(sampling.stop)
         if tools:
             request |= {"tools": tools_to_wire(tools), "parallel_tool_calls": False}
+        body = {key: value for key, value in (request | self.extra_body).items() if value is not None}
         try:
             # The bare request: same retries and errors as `chat.completions.create`, half the processor time, since
             # the messages are not walked through and typed once more.
-            response = await self._open().post(
-                "/chat/completions", cast_to=httpx2.Response, body=request | self.extra_body
-            )
+            response = await self._open().post("/chat/completions", cast_to=httpx2.Response, body=body)
         except openai.OpenAIError as error:
             raise self._explain(error) from error
         reply = from_wire(response.content, sampling.stop)
@@ -201,11 +202,16 @@ class OpenAIChat:
 
     def _explain(self, error: openai.OpenAIError) -> ModelError:
         """What happened, in one line, and how to mend it."""
+        import httpx2
         import openai
 
         where = redact(self.base_url)
         said = _detail(error) if isinstance(error, openai.APIStatusError) else ""
         match error:
+            case openai.APITimeoutError() if isinstance(error.__cause__, httpx2.ConnectTimeout):
+                return ModelUnreachable(
+                    f"No connection to {where} within {CONNECT_TIMEOUT_S:g} s.", "Is the server running, or overrun?"
+                )
             case openai.APITimeoutError():
                 return ModelUnreachable(
                     f"{where} did not answer within {self.timeout_s:g} s.",

@@ -159,24 +159,22 @@ class Postings:
         words = _nearest(vectors, self.centres, min(NUM_NEAREST, len(self.centres)))
         residuals = vectors[:, None, :] - self.centres[words]
         signatures = _signatures(residuals, _axes(self.seed))
-        scores = np.zeros(num_pictures, np.float64)
-        lengths = self.starts[words + 1] - self.starts[words]
+        # Every posting of every word looked in, at once: which query feature asks, and which posting answers.
+        lengths = (self.starts[words + 1] - self.starts[words]).ravel()
+        asking = np.repeat(np.arange(words.size), lengths)
+        within = np.arange(len(asking)) - np.repeat(np.cumsum(lengths) - lengths, lengths)
+        answering = self.starts[words].ravel()[asking] + within
+        distance = np.bitwise_count(self.signatures[answering] ^ signatures.ravel()[asking])
+        near = np.flatnonzero(distance <= _MAX_HAMMING)
         idf = np.log1p(num_pictures / (1.0 + lengths))
-        for query in range(len(words)):
-            owners, weights = [], []
-            for word, signature, weight in zip(words[query], signatures[query], idf[query], strict=True):
-                block = slice(int(self.starts[word]), int(self.starts[word + 1]))
-                distance = np.bitwise_count(self.signatures[block] ^ signature)
-                near = np.flatnonzero(distance <= _MAX_HAMMING)
-                owners.append(self.pictures[block][near])
-                weights.append(weight * (1.0 - distance[near] / (_MAX_HAMMING + 8.0)) ** 2)
-            # A feature votes once per picture, or brickwork would outvote everything.
-            owner, weight = np.concatenate(owners), np.concatenate(weights)
-            order = np.lexsort((-weight, owner))
-            owner, weight = owner[order], weight[order]
-            first = np.ones(len(owner), np.bool_)
-            first[1:] = owner[1:] != owner[:-1]
-            scores[owner[first]] += weight[first]
-        scores /= np.sqrt(np.maximum(self.num_features, 50))
+        weights = idf[asking[near]] * (1.0 - distance[near] / (_MAX_HAMMING + 8.0)) ** 2
+        # A feature votes once per picture, with its best posting, or brickwork would outvote everything.
+        ballots = (asking[near] // words.shape[1]).astype(np.int64) * num_pictures + self.pictures[answering[near]]
+        order = np.lexsort((-weights, ballots))
+        first = np.ones(len(order), np.bool_)
+        first[1:] = ballots[order][1:] != ballots[order][:-1]
+        counted = order[first]
+        votes = np.bincount(ballots[counted] % num_pictures, weights[counted], minlength=num_pictures)
+        scores = votes / np.sqrt(np.maximum(self.num_features, 50))
         best = np.argsort(-scores, kind="stable")[:count]
         return np.asarray(best[scores[best] > 0])

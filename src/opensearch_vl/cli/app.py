@@ -7,7 +7,7 @@ from typing import Annotated
 
 import typer
 
-from opensearch_vl.cli import doctor
+from opensearch_vl.cli import ask, data, doctor, model, questions, quickstart, train, wiki, wiring
 from opensearch_vl.cli.common import JsonOption, emit, run_guarded
 
 app = typer.Typer(
@@ -46,6 +46,13 @@ def digest(run: Annotated[Path, typer.Argument(help="A run folder.")], as_json: 
     emit({"run": str(run), "digest": value}, as_json, lambda: typer.echo(value))
 
 
+quickstart.register(app)
+ask.register(app, wiring.ask_tools)
+app.add_typer(wiki.app, name="wiki")
+app.add_typer(questions.app, name="questions")
+data.register(app, wiring.ask_tools)
+train.register(app, wiring.ask_tools)
+model.register(app)
 doctor.register(app)
 
 

@@ -6,6 +6,7 @@ The steps stream to the terminal (stderr) as they happen; the answer goes to std
 from __future__ import annotations
 
 import asyncio
+import json
 import time
 from collections.abc import Callable
 from pathlib import Path
@@ -62,10 +63,16 @@ def register(app: typer.Typer, tools_for: ToolsFor) -> None:
         mode: Annotated[
             str | None, typer.Option(help="How tools are called: tags (in the text) or native (by the server).")
         ] = None,
-        layout: Annotated[str | None, typer.Option(help="sft, rl, infer or native_tools; see the docs.")] = None,
+        layout: Annotated[
+            str | None, typer.Option(help="sft, rl, infer (as released checkpoints were trained) or native_tools.")
+        ] = None,
         max_pixels: Annotated[int | None, typer.Option(help="Pictures are scaled down to this area.", min=1)] = None,
         price: Annotated[
             str | None, typer.Option(help="Dollars per million tokens in and out, as 0.4,1.6; for the cost.")
+        ] = None,
+        extra: Annotated[
+            str | None,
+            typer.Option(help="More fields of the request, as JSON; null leaves one out: '{\"seed\": null}'."),
         ] = None,
         config: ConfigOption = None,
         settings: SetOption = None,
@@ -83,7 +90,7 @@ def register(app: typer.Typer, tools_for: ToolsFor) -> None:
         agent_settings = load_config(AgentSettings, config, overrides)
 
         def serve(store: ImageStore) -> OpenAIChat:
-            return chat_model(model, base_url, store, agent_settings, max_pixels, price)
+            return chat_model(model, base_url, store, agent_settings, max_pixels, price, extra)
 
         code = run_ask(
             [image, *(more or [])],
@@ -181,11 +188,12 @@ def chat_model(
     settings: AgentSettings,
     max_pixels: int | None,
     price: str | None,
+    extra: str | None = None,
 ) -> OpenAIChat:
     """The served model; its name is empty where the server is yet to be asked for it.
 
     Raises:
-        UsageError: If the price is not two numbers.
+        UsageError: If the price is not two numbers, or `extra` is not a JSON object.
         ModelKeyRefused: If a key is needed and there is none.
     """
     from opensearch_vl.backends.openai_chat import OpenAIChat, Price
@@ -199,6 +207,12 @@ def chat_model(
         except ValueError:
             raise UsageError(f"--price is {price!r}; expected two numbers, as 0.4,1.6.") from None
         cost = Price(prompt, completion)
+    try:
+        fields = json.loads(extra or "{}")
+    except ValueError:
+        fields = None
+    if not isinstance(fields, dict):
+        raise UsageError(f"--extra is {extra!r}; expected a JSON object.")
     return OpenAIChat(
         model or env("OSVL_MODEL") or "",
         store=store,
@@ -206,6 +220,7 @@ def chat_model(
         max_pixels=max_pixels or settings.sizes.image_max_pixels,
         timeout_s=settings.max_seconds,
         price=cost,
+        extra_body=fields,
     )
 
 

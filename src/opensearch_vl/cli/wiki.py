@@ -40,13 +40,15 @@ def build(
     dump: Annotated[Path, typer.Argument(metavar="DUMP", help="MediaWiki export: .xml, .xml.bz2 or .xml.gz.")],
     out: Annotated[Path, typer.Option(help="Wiki folder to make; must not exist yet.")],
     images: Annotated[Path | None, typer.Option(help="Folder of picture files, named as the pages name them.")] = None,
+    workers: Annotated[int, typer.Option(min=0, help="Processes that parse; 0 chooses by the dump's size.")] = 0,
     as_json: JsonFlag = False,
 ) -> None:
     """Read a MediaWiki export into a wiki folder."""
     from opensearch_vl.wiki.dump import build_wiki
 
+    workers = workers or _workers_for(dump)
     with _progress(f"Reading {dump.name}", as_json) as advance:
-        wiki = build_wiki(dump, out, images=images, progress=advance)
+        wiki = build_wiki(dump, out, images=images, progress=advance, workers=workers)
     facts = {key: wiki.meta[key] for key in ("name", "lang", "counts", "domains", "skipped", "damage")}
     _show({"wiki": str(out), **facts}, as_json, title=f"Wiki folder {out}")
     if wiki.meta["damage"]:
@@ -115,6 +117,15 @@ def walks(
         )
     if num is not None and counts["accepted"] < num:
         raise typer.Exit(3)
+
+
+_LARGE_DUMP_BYTES = 30_000_000  # below, starting further processes costs more than it saves
+
+
+def _workers_for(dump: Path) -> int:
+    import os
+
+    return (os.cpu_count() or 1) if dump.is_file() and dump.stat().st_size > _LARGE_DUMP_BYTES else 1
 
 
 @contextmanager

@@ -2,20 +2,25 @@
 
 Up to eight pictures of the anchor's page are ranked by their similarity to a short description of it when a
 CLIP-class embedder is at hand (threshold 0.28); otherwise the infobox picture comes first and the provenance says
-that no similarity was measured. What identifies the anchor is noted: lettering that OCR can read, or its appearance.
+that no similarity was measured. What identifies the anchor is noted, its appearance or lettering that OCR can read; a
+picture that neither its look nor its lettering tells apart from others is turned away.
 """
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from difflib import SequenceMatcher
+from typing import Literal
 
 import numpy as np
 
-from opensearch_vl.protocols import ImageEmbedder, OcrEngine
+from opensearch_vl.images import decode, encode_png
+from opensearch_vl.protocols import ImageEmbedder, ImageIndex, OcrEngine, Upscaler
 from opensearch_vl.questions.facts import Facts, display_name
 from opensearch_vl.questions.phrases import noun
+from opensearch_vl.questions.repairs import REPAIR, RepairTool, repair
 from opensearch_vl.questions.settings import AnchorSettings
 from opensearch_vl.questions.stages import Rejection
 from opensearch_vl.text import words
@@ -75,16 +80,69 @@ def _similarities(embedder: ImageEmbedder, text: str, images: Sequence[bytes]) -
     return [float(row @ of_text) for row in np.asarray(embedder.embed_images(images))]
 
 
-async def identify(picture: Picture, data: bytes, names: Sequence[str], ocr: OcrEngine | None, ratio: float) -> Picture:
-    """Note what identifies the anchor: `lettering` if OCR reads one of its names, else `appearance`.
+Identity = Literal["appearance", "lettering", "unknown"]
 
-    Without an OCR engine it stays `unknown`.
+
+@dataclass(frozen=True, slots=True)
+class Identified:
+    """What tells which page a picture shows.
+
+    Attributes:
+        by: Its look, or lettering that OCR reads; unknown where neither could be checked.
+        tool: The repair without which the lettering is not readable; empty if it is readable as it stands.
+        rivals: How many other pages a reverse image search cannot tell from the anchor.
     """
+
+    by: Identity
+    tool: RepairTool | Literal[""] = ""
+    rivals: int = 0
+
+
+async def identify(
+    data: bytes,
+    names: Sequence[str],
+    url: str,
+    *,
+    index: ImageIndex | None,
+    ocr: OcrEngine | None,
+    upscaler: Upscaler | None,
+    settings: AnchorSettings,
+) -> Identified | Rejection:
+    """What identifies the anchor in its picture.
+
+    A reverse image search that puts the anchor clearly first settles it: `appearance`. Where look-alikes tie with it,
+    its name must be legible, as it stands or after one repair. Without an index, legible lettering alone decides.
+
+    Args:
+        data: The picture.
+        names: Title and aliases of the anchor.
+        url: Address of its page.
+        index: Reverse image search over the wiki's own pictures.
+        ocr: Reads lettering.
+        upscaler: One of the repairs.
+        settings: Margin of a tie, tolerance of reading.
+
+    Rejects `picture_not_identifying` (neither its look nor its lettering tells which page it shows).
+    """
+    rivals = 0
+    if index is not None:
+        matches = await index.search(data, settings.max_candidates)
+        own = next((match.score for match in matches if match.url == url), None)
+        rivals = sum(match.url != url and match.score >= (own or 0.0) - settings.tie_margin for match in matches)
+        if own is not None and rivals == 0:
+            return Identified("appearance")
     if ocr is None:
-        return picture
-    lettered = await reads_name(ocr, data, names, ratio)
-    how = "lettering" if lettered else "appearance"
-    return replace(picture, source=picture.source.model_copy(update={"identified_by": how}))
+        return Identified("unknown", rivals=rivals)
+    if await reads_name(ocr, data, names, settings.letters_ratio):
+        return Identified("lettering", rivals=rivals)
+    if index is None:
+        return Identified("appearance")
+    image = decode(data)
+    for kind, tool in REPAIR.items():
+        mended = await asyncio.to_thread(repair, image, kind, upscaler)
+        if mended is not None and await reads_name(ocr, encode_png(mended), names, settings.letters_ratio):
+            return Identified("lettering", tool, rivals)
+    return Rejection("anchor", "picture_not_identifying", f"{rivals} look-alikes")
 
 
 async def reads_name(ocr: OcrEngine, data: bytes, names: Sequence[str], ratio: float) -> bool:

@@ -10,18 +10,21 @@ from __future__ import annotations
 
 import asyncio
 import hashlib
-from collections import Counter
+from collections import Counter, defaultdict, deque
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from typing import Any
 
-from opensearch_vl.protocols import ImageEmbedder, Judge, OcrEngine, Solver, Upscaler
-from opensearch_vl.questions.anchor import Picture, choose_picture, identify
+from opensearch_vl.protocols import ImageEmbedder, ImageIndex, Judge, OcrEngine, Solver, Upscaler
+from opensearch_vl.questions.anchor import Identified, Picture, choose_picture, identify
+from opensearch_vl.questions.degrade import degrade
 from opensearch_vl.questions.draft import Draft, draft
 from opensearch_vl.questions.facts import Facts
+from opensearch_vl.questions.repairs import REPAIR, Kind
 from opensearch_vl.questions.screen import Screening, screen
 from opensearch_vl.questions.settings import QuestionSettings
 from opensearch_vl.questions.stages import FINAL, Rejection, StageTable
+from opensearch_vl.questions.writer import LlmWriter
 from opensearch_vl.runs import RunFolder, read_records
 from opensearch_vl.seeds import derive
 from opensearch_vl.types import QuestionRecord, Task
@@ -38,6 +41,8 @@ class QuestionTools:
     Attributes:
         judge: Compares a solver's answer with the reference.
         filters: The stages of the filter, the cheapest first.
+        image_index: Reverse image search over the wiki's pictures; tells whether a picture has look-alikes.
+        writer: Rewords drafts with a language model; without it the rules' wording stands.
         ocr: Reads lettering off the anchor's picture.
         embedder: Ranks the anchor's pictures.
         upscaler: Repairs down-sampled pictures.
@@ -45,6 +50,8 @@ class QuestionTools:
 
     judge: Judge | None = None
     filters: tuple[Solver, ...] = ()
+    writer: LlmWriter | None = None
+    image_index: ImageIndex | None = None
     ocr: OcrEngine | None = None
     embedder: ImageEmbedder | None = None
     upscaler: Upscaler | None = None
@@ -59,7 +66,8 @@ class BuildReport:
         dropped: Seeds that gave no walk, by the walk rules' reasons.
         num_seeds_dropped: How many seeds those were.
         num_unscored: Verdicts of the filter that could not be reached.
-        hops, domains, identified_by: Histograms over the final questions.
+        hops, domains, identified_by, degraded: Histograms over the final questions.
+        degrading: Damages tried, by kind and by whether the repair gave the lettering back.
         tasks: The final questions, in order.
         screened: Questions that the filter dropped, for the counterfactuals (built with the filter off).
     """
@@ -71,8 +79,14 @@ class BuildReport:
     hops: Counter[int] = field(default_factory=Counter)
     domains: Counter[str] = field(default_factory=Counter)
     identified_by: Counter[str] = field(default_factory=Counter)
+    degraded: Counter[str] = field(default_factory=Counter)
+    degrading: Counter[str] = field(default_factory=Counter)
     tasks: list[Task] = field(default_factory=list)
     screened: list[Task] = field(default_factory=list)
+
+    def least_degraded(self) -> list[Kind]:
+        """The kinds of damage, the rarest so far first."""
+        return sorted(REPAIR, key=lambda kind: (self.degraded[kind], list(REPAIR).index(kind)))
 
     def as_dict(self) -> dict[str, Any]:
         """The report as plain data, for manifests and `--json`."""
@@ -85,6 +99,8 @@ class BuildReport:
             "hops": {str(hops): num for hops, num in sorted(self.hops.items())},
             "domains": dict(sorted(self.domains.items())),
             "identified_by": dict(sorted(self.identified_by.items())),
+            "degraded": dict(sorted(self.degraded.items())),
+            "degrading": dict(sorted(self.degrading.items())),
         }
 
 
@@ -126,18 +142,37 @@ async def build_questions_async(
         progress: Called with (final questions so far, `num` or 0) after every walk.
     """
     builder = _Builder(wiki, settings, seed, tools, run)
-    for walk in builder.walks():
-        if isinstance(walk, Dropped):
-            builder.drop(walk)
-        else:
-            await builder.finish(walk)
-        if progress is not None:
-            progress(len(builder.report.tasks), num or 0)
-        if num is not None and len(builder.report.tasks) >= num:
-            break
+    under_way: deque[_UnderWay] = deque()
+    try:
+        for walk in builder.walks():
+            if isinstance(walk, Dropped):
+                builder.drop(walk)
+            else:
+                under_way.append(builder.start())
+            if len(under_way) >= settings.parallel:
+                await builder.finish(under_way.popleft())
+            if progress is not None:
+                progress(len(builder.report.tasks), num or 0)
+            if builder.has(num):
+                break
+        while under_way and not builder.has(num):
+            await builder.finish(under_way.popleft())
+    finally:
+        for item in under_way:
+            item.work.cancel()
     if run is not None:
-        run.write_manifest(report=builder.report.as_dict())
+        spent = {} if tools.writer is None else {"spent": tools.writer.asker.ledger.as_dict()}
+        run.write_manifest(report=builder.report.as_dict(), **spent)
     return builder.report
+
+
+@dataclass(frozen=True, slots=True)
+class _UnderWay:
+    """An accepted walk whose models may still be at work."""
+
+    identity: str
+    made: Draft
+    work: asyncio.Future[QuestionRecord]
 
 
 class _Builder:
@@ -154,6 +189,7 @@ class _Builder:
         self._accepted: tuple[str, Draft] | None = None
         self._pictures: Counter[str] = Counter()
         self._asked: set[tuple[str, str]] = set()
+        self._asked_of: defaultdict[int, set[str]] = defaultdict(set)
         self._earlier: dict[str, QuestionRecord] = {}
         if run is not None and run.done:
             self._earlier = {record.id: record for record in read_records(run.path, QuestionRecord)}
@@ -173,7 +209,9 @@ class _Builder:
         attempt = self._attempts[anchor]
         self._attempts[anchor] += 1
         identity = self._identity(anchor, attempt)
-        outcome = draft(self._facts, walk, self._settings, derive(self._seed, "draft", identity))
+        outcome = draft(
+            self._facts, walk, self._settings, derive(self._seed, "draft", identity), self._asked_of[walk.nodes[-1]]
+        )
         if isinstance(outcome, Rejection):
             titles = [self._facts.page(node).title for node in walk.nodes]
             self._record(QuestionRecord(id=identity, stage=outcome.stage, reason=outcome.reason,
@@ -187,32 +225,46 @@ class _Builder:
         parts = (str(facts.wiki.meta.get("name", "")), facts.page(anchor).title, str(self._seed), str(attempt))
         return "q" + hashlib.sha256("\x1f".join(parts).encode()).hexdigest()[:16]
 
-    async def finish(self, walk: Walk) -> None:
-        """Picture, duplicates and filter for a walk that passed; its one record is written at the end."""
-        assert self._accepted is not None and self._accepted[1].walk.nodes == walk.nodes
+    def has(self, num: int | None) -> bool:
+        """Whether the number of questions asked for is reached."""
+        return num is not None and len(self.report.tasks) >= num
+
+    def start(self) -> _UnderWay:
+        """Begin the part of the walk just accepted that may wait for models and does not depend on other walks."""
+        assert self._accepted is not None
         identity, made = self._accepted
-        record = self._earlier.get(identity)
-        if record is None:
-            record = await self._carry_through(identity, made)
+        return _UnderWay(identity, made, asyncio.ensure_future(self._carry_through(identity, made)))
+
+    async def finish(self, item: _UnderWay) -> None:
+        """Duplicates and degradation, in the order of the walks; the walk's one record is written here."""
+        record = await item.work
+        if item.identity not in self._earlier and (task := record.task) is not None:
+            if duplicate := self._duplicate(task):
+                record = self._rejected(item.identity, item.made, Rejection("dedupe", duplicate))
+            elif self._wants_degrading(task):
+                task, trials = await self._degrade(task)
+                record = record.model_copy(update={"task": task, "draft": {**record.draft, "degrading": trials}})
         self._use_up(record)
         self._record(record)
 
     async def _carry_through(self, identity: str, made: Draft) -> QuestionRecord:
+        if identity in self._earlier:
+            return self._earlier[identity]
+        written = made if self._tools.writer is None else await self._tools.writer.write(made)
+        if isinstance(written, Rejection):
+            return self._rejected(identity, made, written)
+        made = written
         picture = choose_picture(
             self._facts, made.walk.nodes[0], self._settings.anchor, self._min_image_px(), self._tools.embedder
         )
         if isinstance(picture, Rejection):
             return self._rejected(identity, made, picture)
-        if duplicate := self._duplicate(picture, made):
-            return self._rejected(identity, made, Rejection("dedupe", duplicate))
-        picture = await self._identify(picture, made)
-        task = Task(
-            id=identity,
-            question=made.question,
-            images=(picture.ref,),
-            gold=made.answer.gold,
-            provenance=made.provenance(self._facts).model_copy(update={"picture": picture.source}),
-        )
+        if self._pictures[picture.source.file] >= self._settings.max_per_picture:  # spares the filter's work
+            return self._rejected(identity, made, Rejection("dedupe", "same_picture"))
+        known = await self._identify(picture, made)
+        if isinstance(known, Rejection):
+            return self._rejected(identity, made, known)
+        task = self._task(identity, made, picture, known)
         if self._run is not None:
             self._run.images.put_bytes(self._facts.wiki.images.read(picture.ref))
         found = await self._screen(task)
@@ -222,23 +274,75 @@ class _Builder:
             return QuestionRecord(id=identity, stage="screen", reason=found.answered_by, draft=trace)
         return QuestionRecord(id=identity, task=task, draft=trace)
 
+    def _task(self, identity: str, made: Draft, picture: Picture, known: Identified) -> Task:
+        provenance = made.provenance(self._facts)
+        extra = {**provenance.extra, "look_alikes": known.rivals}
+        if known.tool:
+            extra["lettering_tool"] = known.tool
+        source = picture.source.model_copy(update={"identified_by": known.by})
+        return Task(
+            id=identity,
+            question=made.question,
+            images=(picture.ref,),
+            gold=made.answer.gold,
+            provenance=provenance.model_copy(update={"picture": source, "extra": extra}),
+        )
+
+    def _wants_degrading(self, task: Task) -> bool:
+        """Whether this question should be one of the degraded: a running quota, so that a resumed run agrees."""
+        picture = task.provenance.picture
+        if self._run is None or self._tools.ocr is None or picture is None or picture.identified_by != "lettering":
+            return False
+        if "lettering_tool" in task.provenance.extra:
+            return False  # needs a repair as it is
+        return sum(self.report.degraded.values()) < self._settings.degrade.fraction * (len(self.report.tasks) + 1)
+
+    async def _degrade(self, task: Task) -> tuple[Task, list[dict[str, Any]]]:
+        assert self._run is not None and self._tools.ocr is not None
+        anchor = self._facts.resolve(task.provenance.path[0])
+        made, trials = await degrade(
+            self._facts.wiki.images.read(task.images[0]),
+            self._facts.names(anchor) if anchor is not None else (),
+            self.report.least_degraded(),
+            settings=self._settings.degrade,
+            ocr=self._tools.ocr,
+            upscaler=self._tools.upscaler,
+            ratio=self._settings.anchor.letters_ratio,
+            seed=derive(self._seed, "degrade", task.id),
+        )
+        notes = [trial.as_dict() for trial in trials]
+        if made is None:
+            return task, notes
+        ref = self._run.images.put_bytes(made.png)
+        provenance = task.provenance.model_copy(update={"degradation": made.degradation})
+        return task.model_copy(update={"images": (ref,), "provenance": provenance}), notes
+
     def _min_image_px(self) -> int:
         own = self._settings.anchor.min_image_px
         threshold = self._rules.min_image_px if own is None else own
         return threshold if isinstance(threshold, int) else 0
 
-    def _duplicate(self, picture: Picture, made: Draft) -> str:
-        if self._pictures[picture.ref.sha256] >= self._settings.max_per_picture:
+    def _duplicate(self, task: Task) -> str:
+        """What the task shares with an earlier one beyond what the settings allow, or an empty text."""
+        provenance = task.provenance
+        if provenance.picture is not None and self._pictures[provenance.picture.file] >= self._settings.max_per_picture:
             return "same_picture"
-        anchor = made.hops[0].source
-        return "same_anchor_and_answer" if (anchor, made.answer.text) in self._asked else ""
+        answer_page = self._facts.resolve(provenance.path[-1])
+        if answer_page is not None and provenance.attribute in self._asked_of[answer_page]:
+            return "same_answer"
+        return "same_anchor_and_answer" if (provenance.path[0], task.gold.answer) in self._asked else ""
 
-    async def _identify(self, picture: Picture, made: Draft) -> Picture:
-        if self._tools.ocr is None:
-            return picture
-        data = self._facts.wiki.images.read(picture.ref)
-        names = self._facts.names(made.walk.nodes[0])
-        return await identify(picture, data, names, self._tools.ocr, self._settings.anchor.letters_ratio)
+    async def _identify(self, picture: Picture, made: Draft) -> Identified | Rejection:
+        anchor, tools = made.walk.nodes[0], self._tools
+        return await identify(
+            self._facts.wiki.images.read(picture.ref),
+            self._facts.names(anchor),
+            self._facts.wiki.url(anchor),
+            index=tools.image_index,
+            ocr=tools.ocr,
+            upscaler=tools.upscaler,
+            settings=self._settings.anchor,
+        )
 
     async def _screen(self, task: Task) -> Screening:
         if not self._settings.screen.enabled or self._tools.judge is None:
@@ -258,8 +362,12 @@ class _Builder:
         task = record.task if record.task is not None else Task.model_validate(dropped) if dropped else None
         if task is None:
             return
-        self._pictures[task.images[0].sha256] += record.task is not None
+        if record.task is not None and task.provenance.picture is not None:
+            self._pictures[task.provenance.picture.file] += 1
         self._asked.add((task.provenance.path[0], task.gold.answer))
+        answer_page = self._facts.resolve(task.provenance.path[-1])
+        if record.task is not None and answer_page is not None:
+            self._asked_of[answer_page].add(task.provenance.attribute)
         attempts = record.draft.get("attempts")
         if isinstance(attempts, list):
             self.report.num_unscored += sum(isinstance(a, dict) and a.get("correct") is None for a in attempts)
@@ -271,6 +379,13 @@ class _Builder:
         self.report.domains[task.provenance.domain] += 1
         if task.provenance.picture is not None:
             self.report.identified_by[task.provenance.picture.identified_by] += 1
+        if task.provenance.degradation is not None:
+            self.report.degraded[task.provenance.degradation.kind] += 1
+        trials = record.draft.get("degrading")
+        for trial in trials if isinstance(trials, list) else ():
+            if isinstance(trial, dict):
+                outcome = "accepted" if trial.get("readable_after") else "refused"
+                self.report.degrading[f"{trial.get('kind')}_{outcome}"] += 1
 
     def _record(self, record: QuestionRecord) -> None:
         self.report.stages.count(record.stage if record.task is None else FINAL, record.reason)

@@ -6,6 +6,7 @@ that fuzzing rewrites, not a training target.
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from dataclasses import dataclass
 
 from opensearch_vl.questions.answers import Kind, answer_kind, informative, kind_of, other_forms, transformed
@@ -52,16 +53,29 @@ class Answer:
         return Gold(answer=self.text, aliases=other_forms(self.value, self.form), kind=self.kind)
 
 
-def extract_answer(facts: Facts, walk: Walk, settings: QuestionSettings, seed: int) -> Answer | Rejection:
+def extract_answer(
+    facts: Facts, walk: Walk, settings: QuestionSettings, seed: int, taken: Collection[str] = ()
+) -> Answer | Rejection:
     """Choose an attribute of the answer page, at random among those that qualify.
 
-    Rejects `no_infobox_answer` (nothing at most six words long, stated once, that cannot be guessed) and
-    `answer_on_path` (every candidate is also stated on a page that comes before the answer page).
+    Args:
+        facts: The wiki.
+        walk: The path.
+        settings: What may be asked for.
+        seed: Seed of the choice and of the wording.
+        taken: Keys that other questions have asked of this page.
+
+    Rejects `no_infobox_answer` (nothing at most six words long, stated once, that cannot be guessed), `answer_taken`
+    (other questions ask all there is, or too many end here) and `answer_on_path` (every candidate is also stated on a
+    page that comes before the answer page).
     """
     rng = generator(seed, "answer")
     candidates = [item for item in facts.items(walk.nodes[-1]) if _askable(facts, item, walk, settings.answer)]
     if not candidates:
         return Rejection("compose", "no_infobox_answer")
+    candidates = [item for item in candidates if item.key not in taken]
+    if not candidates or len(taken) >= settings.max_per_answer_page:
+        return Rejection("compose", "answer_taken")
     rng.shuffle(candidates)
     for item in candidates:
         form: Form = "plain"
@@ -84,6 +98,8 @@ def _askable(facts: Facts, item: InfoboxItem, walk: Walk, settings: AnswerSettin
         return False
     if item.target_id is not None and (not settings.allow_linked or item.target_id in walk.nodes):
         return False
+    if facts.num_pages_with(item.key) < settings.min_key_pages:
+        return False
     if sum(other.key == item.key for other in facts.items(item.page_id)) > 1:
         return False
     allowed = max(settings.max_shared, settings.max_share * facts.num_pages_with(item.key))
@@ -97,22 +113,23 @@ def _askable(facts: Facts, item: InfoboxItem, walk: Walk, settings: AnswerSettin
     )
 
 
-def canonical_subject(hops: tuple[PathHop, ...], descriptions: tuple[str, ...]) -> str:
-    """The answer node spoken through the path with real names.
+def spoken_bridges(hops: tuple[PathHop, ...]) -> list[str]:
+    """``[h]`` the anchor and the bridges as the canonical question speaks them, by name.
 
-    "the spouse of Ann Roe (the architect of Foo Hall)": each bridge by name, its relation to the node before it in
-    brackets.
+    Each bridge is followed by its relation to the node before it: "Ann Roe (the architect of Foo Hall)".
+    """
+    spoken = [display_name(hops[0].source)]
+    for hop in hops[:-1]:
+        spoken.append(f"{display_name(hop.target)} ({hop.phrase.replace('{X}', spoken[-1])})")
+    return spoken
+
+
+def canonical_question(answer: Answer, hops: tuple[PathHop, ...], last: str) -> str:
+    """The canonical question ``q_t``.
 
     Args:
+        answer: What is asked.
         hops: The path's hops.
-        descriptions: ``[h]`` noun phrase of each hop with the slot ``{X}``.
+        last: Noun phrase of the answer node with the slot ``{X}`` for the bridge before it.
     """
-    spoken = display_name(hops[0].source)
-    for hop, phrase in zip(hops[:-1], descriptions, strict=False):
-        spoken = f"{display_name(hop.target)} ({phrase.replace('{X}', spoken)})"
-    return descriptions[-1].replace("{X}", spoken)
-
-
-def canonical_question(answer: Answer, hops: tuple[PathHop, ...], descriptions: tuple[str, ...]) -> str:
-    """The canonical question ``q_t``."""
-    return answer.ask.replace("{X}", canonical_subject(hops, descriptions))
+    return answer.ask.replace("{X}", last.replace("{X}", spoken_bridges(hops)[-1]))

@@ -11,7 +11,6 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Literal
 
 import numpy as np
 import numpy.typing as npt
@@ -20,24 +19,11 @@ from PIL import Image, ImageFilter
 from opensearch_vl.images import decode, encode_png
 from opensearch_vl.protocols import OcrEngine, Upscaler
 from opensearch_vl.questions.anchor import reads_name
+from opensearch_vl.questions.repairs import REPAIR, Kind, repair
 from opensearch_vl.questions.settings import DegradeSettings
 from opensearch_vl.seeds import generator
-from opensearch_vl.tools.pixels import correct_perspective, sharpen
 from opensearch_vl.types import Degradation
 
-Kind = Literal["blur", "downsample", "perspective"]
-RepairTool = Literal["sharpen", "super_resolution", "perspective_correct"]
-
-REPAIR: dict[Kind, RepairTool] = {
-    "blur": "sharpen",
-    "downsample": "super_resolution",
-    "perspective": "perspective_correct",
-}
-"""Which tool undoes which damage (paper, section 3.7)."""
-
-_SHARPEN_AMOUNT = 1.5
-_SCALE = 4
-"""Defaults of the tools (paper, appendix on tools)."""
 _GROUND = (24, 24, 28)
 """Dark surroundings of a skewed picture."""
 
@@ -58,6 +44,15 @@ class Trial:
     strength: float
     readable_before: bool
     readable_after: bool
+
+    def as_dict(self) -> dict[str, str | float | bool]:
+        """Plain data for a record."""
+        return {
+            "kind": self.kind,
+            "strength": self.strength,
+            "readable_before": self.readable_before,
+            "readable_after": self.readable_after,
+        }
 
     @property
     def accepted(self) -> bool:
@@ -115,16 +110,6 @@ def _homography(points: npt.NDArray[np.float64], images: npt.NDArray[np.float64]
         rows += [[x, y, 1, 0, 0, 0, -u * x, -u * y], [0, 0, 0, x, y, 1, -v * x, -v * y]]
         values += [u, v]
     return tuple(float(c) for c in np.linalg.solve(np.array(rows), np.array(values)))
-
-
-def repair(image: Image.Image, kind: Kind, upscaler: Upscaler | None) -> Image.Image | None:
-    """Apply the repair tool with its default arguments; None where it finds nothing to do or is not there."""
-    if kind == "blur":
-        return Image.fromarray(sharpen(np.asarray(image), _SHARPEN_AMOUNT))
-    if kind == "downsample":
-        return upscaler.upscale(image, _SCALE) if upscaler is not None else None
-    flat, found = correct_perspective(np.asarray(image))
-    return Image.fromarray(flat) if found else None
 
 
 async def degrade(

@@ -5,6 +5,7 @@ relations → compose → fuzz → leak. Pure: the same walk, settings and seed 
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from dataclasses import dataclass
 
 from opensearch_vl.questions.compose import Answer, canonical_question, extract_answer
@@ -56,7 +57,9 @@ class Draft:
         )
 
 
-def draft(facts: Facts, walk: Walk, settings: QuestionSettings, seed: int) -> Draft | Rejection:
+def draft(
+    facts: Facts, walk: Walk, settings: QuestionSettings, seed: int, taken: Collection[str] = ()
+) -> Draft | Rejection:
     """Run the rule-based stages over a walk.
 
     Args:
@@ -64,19 +67,20 @@ def draft(facts: Facts, walk: Walk, settings: QuestionSettings, seed: int) -> Dr
         walk: The path.
         settings: All rules.
         seed: Seed of this attempt; the choice of attribute and wording derives from it.
+        taken: Keys that other questions have asked of the answer page.
     """
     hops = relate(facts, walk, settings)
     if isinstance(hops, Rejection):
         return hops
     if not settings.shallow_first_hop and len(hops) == 2 and _shown_at_anchor(facts, walk, settings.opening_chars):
         return Rejection("relations", "shallow_first_hop", hops[0].target)
-    answer = extract_answer(facts, walk, settings, derive(seed, "compose"))
+    answer = extract_answer(facts, walk, settings, derive(seed, "compose"), taken)
     if isinstance(answer, Rejection):
         return answer
     descriptions = describe_path(facts, walk, hops, answer.key, settings)
     if isinstance(descriptions, Rejection):
         return descriptions
-    canonical = canonical_question(answer, hops, tuple(d.phrase for d in descriptions))
+    canonical = canonical_question(answer, hops, descriptions[-1].phrase)
     fuzzed = rewrite(canonical, hops, descriptions)
     question, descriptors = ground(facts, walk, fuzzed[-1].question if fuzzed else canonical)
     all_descriptors = (_of_answer(hops, descriptions), *(step.descriptor for step in fuzzed), descriptors)

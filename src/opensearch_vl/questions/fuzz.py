@@ -12,7 +12,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import combinations
 
-from opensearch_vl.questions.facts import Facts, display_name, same_value
+from opensearch_vl.questions.compose import spoken_bridges
+from opensearch_vl.questions.facts import Facts, same_value
 from opensearch_vl.questions.phrases import Direction, base_key, narrowed, noun, relation_phrase, statement, table
 from opensearch_vl.questions.relations import link_predicate
 from opensearch_vl.questions.settings import FuzzSettings, QuestionSettings
@@ -27,11 +28,14 @@ _MAX_STATED_TOKENS = 4
 
 @dataclass(frozen=True, slots=True)
 class Description:
-    """How one entity is told relative to the node before it: a noun phrase with the slot ``{X}``, and its count."""
+    """How one entity is told relative to the node before it: a noun phrase with the slot ``{X}``, and its count.
+
+    `matches` is None where only prose states the relation: not applicable.
+    """
 
     phrase: str
     predicates: tuple[Predicate, ...]
-    matches: int
+    matches: int | None
 
 
 def describe_path(
@@ -51,9 +55,10 @@ def describe_path(
     """
     found = []
     for place, hop in enumerate(hops, 1):
-        if hop.direction == "prose":
-            return Rejection("fuzz", "prose_descriptor", hop.relation)
         source, target = walk.nodes[place - 1], walk.nodes[place]
+        if hop.direction == "prose":  # a writer must word it; no table can count it
+            found.append(Description(hop.phrase, (), None))
+            continue
         if trouble := _ambiguous_wording(facts, hop, source, target):
             return Rejection("fuzz", trouble, f"{hop.source}: {hop.relation}")
         hidden = asked if place == len(hops) else ""
@@ -83,11 +88,12 @@ def describe(
         return Description(hop.phrase, (relation,), 1)
     page = facts.page(target)
     kind, animate = noun(page.infobox_type, page.domain), page.domain == "Person"
-    stock = list(_stock(facts, target, path, {hidden, hop.relation}, settings))
+    stock = _stock(facts, target, path, {hidden, hop.relation}, settings)
     for size in range(1, settings.max_attributes + 1):
         for chosen in combinations(stock, size):
-            predicates = (relation, *(predicate for predicate, _ in chosen))
-            if matches(facts, predicates) == (target,):
+            added = [predicate for predicate, _ in chosen]
+            predicates = (relation, *added)
+            if matches(facts, predicates) == (target,) and len(matches(facts, added)) >= settings.min_shared:
                 clauses = [clause for _, clause in chosen]
                 return Description(narrowed(hop.phrase, _way(hop), clauses, kind, animate), predicates, 1)
     return None
@@ -116,7 +122,10 @@ def _stock(
             shared = len(facts.holders(item.key, item.target_id))
         if shared >= settings.min_shared:
             counted.append((-shared, item.key, item.value, predicate))
-    return [(predicate, statement(key, value)) for _, key, value, predicate in sorted(counted, key=lambda c: c[:3])]
+    animate = facts.page(target).domain == "Person"
+    return [
+        (predicate, statement(key, value, animate)) for _, key, value, predicate in sorted(counted, key=lambda c: c[:3])
+    ]
 
 
 def _speakable(facts: Facts, item: InfoboxItem, path: Sequence[int]) -> bool:
@@ -156,9 +165,7 @@ def rewrite(question: str, hops: tuple[PathHop, ...], descriptions: tuple[Descri
     "… of the architect of Foo Hall". The anchor's own name stays; grounding replaces it.
     """
     steps = []
-    spoken = [display_name(hops[0].source)]
-    for hop, description in zip(hops[:-1], descriptions, strict=False):
-        spoken.append(f"{display_name(hop.target)} ({description.phrase.replace('{X}', spoken[-1])})")
+    spoken = spoken_bridges(hops)
     for place in range(len(hops) - 1, 0, -1):
         hop, description = hops[place - 1], descriptions[place - 1]
         plain = description.phrase.replace("{X}", spoken[place - 1])

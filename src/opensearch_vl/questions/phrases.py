@@ -38,18 +38,15 @@ class Relation(BaseModel):
 
 
 class Attribute(BaseModel):
-    """Wording of one infobox key as something asked for or stated.
+    """Wording of one infobox key as something asked for.
 
     Attributes:
         ask: Questions with the slot ``{X}``.
-        state: How a value is stated of an entity, with the slot ``{V}``: "whose occupation is {V}".
-        form: The type of its values, where the key settles it.
     """
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 
-    ask: tuple[str, ...] = ()
-    state: str = ""
+    ask: tuple[str, ...]
 
 
 class Phrases(BaseModel):
@@ -60,6 +57,7 @@ class Phrases(BaseModel):
     relations: dict[str, Relation]
     attributes: dict[str, Attribute]
     generic_ask: tuple[str, ...]
+    plural_ask: tuple[str, ...]
     year_ask: tuple[str, ...]
     day_ask: tuple[str, ...]
     nouns: dict[str, str]
@@ -77,7 +75,10 @@ def table() -> Phrases:
     return Phrases.model_validate(yaml.safe_load(text))
 
 
-_COUNTER = re.compile(r"_?\d+$")
+_COUNTER = re.compile(r"(?<!km)(?<!mi)(?<!_m)(?<!_ft)_?\d+$")
+
+_CLAUSE_WORDS = frozenset({"who", "that", "whose", "with"})
+_PLURAL = re.compile(r"[^suia]s$")
 
 
 def base_key(key: str) -> str:
@@ -107,11 +108,14 @@ def relation_phrase(key: str, direction: Direction, noun: str) -> str:
     return f"the {noun} whose {spoken(key)} is {{X}}"
 
 
-def statement(key: str, value: str) -> str:
-    """An attribute as a relative clause: "whose occupation is botanist"."""
-    entry = table().attributes.get(base_key(key))
-    pattern = entry.state if entry is not None and entry.state else f"whose {spoken(key)} is {{V}}"
-    return pattern.replace("{V}", value)
+def statement(key: str, value: str, animate: bool) -> str:
+    """An attribute as a relative clause: "whose occupation is botanist", "that is discovered by Ann Roe"."""
+    entry = table().relations.get(base_key(key))
+    if entry is not None and entry.clause:
+        clause = entry.clause.replace("{X}", value)
+        pronoun = "who" if animate else "that"
+        return clause if clause.partition(" ")[0] in _CLAUSE_WORDS else f"{pronoun} is {clause}"
+    return f"whose {spoken(key)} is {value}"
 
 
 def narrowed(phrase: str, direction: Direction, clauses: Sequence[str], noun: str, animate: bool) -> str:
@@ -128,7 +132,7 @@ def narrowed(phrase: str, direction: Direction, clauses: Sequence[str], noun: st
         last = f"{pronoun} is {'an' if rest[:1] in 'aeiou' else 'a'} {rest}"
     else:
         own = rest.removeprefix(f"{noun} ")
-        last = own if own.partition(" ")[0] in ("who", "that", "whose", "with") else f"{pronoun} is {own}"
+        last = own if own.partition(" ")[0] in _CLAUSE_WORDS else f"{pronoun} is {own}"
     return f"the {noun} {' and '.join((*clauses, last))}"
 
 
@@ -141,8 +145,10 @@ def questions_for(key: str, form: Form) -> tuple[str, ...]:
     if form == "day":
         return tuple(ask.replace("{label}", label) for ask in words.day_ask)
     entry = words.attributes.get(base_key(key))
-    generic = tuple(ask.replace("{label}", label) for ask in words.generic_ask)
-    return (entry.ask if entry is not None else ()) + generic
+    if entry is not None:
+        return entry.ask
+    generic = words.plural_ask if _PLURAL.search(label) else words.generic_ask
+    return tuple(ask.replace("{label}", label) for ask in generic)
 
 
 def question(key: str, form: Form, seed: int) -> str:

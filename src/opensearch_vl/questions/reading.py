@@ -81,6 +81,13 @@ def read_value(document: Document, asked: Asked) -> str | None:
     return transformed(value, asked.form) if value is not None else None
 
 
+def without_brackets(question: str) -> str:
+    """The question without its bracketed explanations: what is worth typing into a search box."""
+    while (shorter := re.sub(r" \([^()]*\)", "", question)) != question:
+        question = shorter
+    return question
+
+
 def replace_picture(question: str, name: str) -> str:
     """The question with its visual referring expression replaced by a name."""
     return _PICTURE.sub(lambda _: name, question)
@@ -150,6 +157,16 @@ def overlap(question: str, document: Document) -> float:
     return len(wanted & set(words(document.text))) / len(wanted)
 
 
+def settled(question: str, documents: Sequence[Document]) -> str | None:
+    """The answer, if following the stated relations leads to a document that states it; never a guess."""
+    asked = understand(question, (key for document in documents for key in document.lines))
+    if asked is None:
+        return None
+    subject = fold(reduce(asked.subject, documents).strip(" ,"))
+    found = (read_value(document, asked) for document in documents if fold(display_name(document.title)) == subject)
+    return next((value for value in found if value), None)
+
+
 def answer_from(question: str, documents: Sequence[Document]) -> str | None:
     """The best answer that the documents give.
 
@@ -159,10 +176,8 @@ def answer_from(question: str, documents: Sequence[Document]) -> str | None:
     asked = understand(question, (key for document in documents for key in document.lines))
     if asked is None:
         return None
-    subject = reduce(asked.subject, documents).strip(" ,")
-    for document in documents:
-        if fold(display_name(document.title)) == fold(subject) and (value := read_value(document, asked)):
-            return value
+    if value := settled(question, documents):
+        return value
     ranked = sorted(
         documents,
         key=lambda d: (display_name(d.title) in question, -overlap(question, d), d.rank),

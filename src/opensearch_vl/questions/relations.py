@@ -30,7 +30,9 @@ def relate(facts: Facts, walk: Walk, settings: QuestionSettings) -> tuple[PathHo
         if not settings.fuzz.use_prose:
             return Rejection("relations", "prose_relation", f"{link.anchor}: {link.sentence}"[:300])
         titles = facts.page(source).title, facts.page(target).title
-        hops.append(PathHop(source=titles[0], target=titles[1], relation=link.anchor, direction="prose"))
+        page = facts.page(target)
+        phrase = f"the {noun(page.infobox_type, page.domain)} linked from {{X}}"
+        hops.append(PathHop(source=titles[0], target=titles[1], relation=link.anchor, direction="prose", phrase=phrase))
     return tuple(hops)
 
 

@@ -15,6 +15,7 @@ class AnswerSettings(Config):
         max_tokens: Longest answer in words (paper, section 3.2: at most six).
         max_shared: A value that more pages than this state under the same key can be guessed: refused.
         max_share: The same as a fraction of the pages that have the key; the larger of the two bounds counts.
+        min_key_pages: A key that fewer pages hold narrows a search by itself: not asked for.
         allow_linked: Whether a value that is itself a link to a page may be the answer.
         obfuscate: How often the answer side is obfuscated (paper, section 3.3: "now and then"), in [0, 1].
     """
@@ -22,6 +23,7 @@ class AnswerSettings(Config):
     max_tokens: int = Field(6, ge=1)
     max_shared: int = Field(3, ge=1)
     max_share: float = Field(0.005, ge=0, le=1)
+    min_key_pages: int = Field(10, ge=1)
     allow_linked: bool = False
     obfuscate: float = Field(0.1, ge=0, le=1)
 
@@ -31,13 +33,13 @@ class FuzzSettings(Config):
 
     Attributes:
         max_attributes: How many attributes may be added to a relation until exactly one entity fits.
-        min_shared: An added attribute must be stated by at least this many pages of the whole table, so that it
-            tells candidates apart next to the anchor but finds no page by itself.
+        min_shared: The added attributes, taken together and without the relation, must fit at least this many pages of
+            the whole table: they tell candidates apart next to the anchor but find no page by themselves.
         use_prose: Keep hops that only prose states (needs an LLM writer); their exactness is `not_applicable`.
     """
 
     max_attributes: int = Field(2, ge=0)
-    min_shared: int = Field(3, ge=1)
+    min_shared: int = Field(10, ge=1)
     use_prose: bool = False
 
 
@@ -48,12 +50,14 @@ class AnchorSettings(Config):
         max_candidates: How many pictures of the page are ranked.
         min_similarity: CLIP-class similarity below which a candidate is refused; only used with an embedder.
         min_image_px: Shortest side; None takes the threshold that the walks resolved to.
+        tie_margin: A look-alike whose score in reverse image search is this close to the anchor's own counts as a tie.
         letters_ratio: Share of a name's letters that OCR must get right for the name to count as read.
     """
 
     max_candidates: int = Field(8, ge=1)
     min_similarity: float = 0.28
     min_image_px: int | None = None
+    tie_margin: float = Field(0.05, ge=0, le=1)
     letters_ratio: float = Field(0.85, ge=0, le=1)
 
 
@@ -82,6 +86,9 @@ class QuestionSettings(Config):
             default: a reverse image search shows that opening, so the path would be one hop deep for whoever reads it.
         opening_chars: How much of a page a reverse image search shows.
         max_per_picture: How many questions may share one picture.
+        max_per_answer_page: How many questions may end at one page; the same attribute is never asked of it twice.
+        parallel: Walks that may wait for models at once. Part of the result: a draft sees what the walks before these
+            have used up.
     """
 
     walks: WalkRules = WalkRules()
@@ -93,3 +100,5 @@ class QuestionSettings(Config):
     shallow_first_hop: bool = False
     opening_chars: int = Field(600, ge=0)
     max_per_picture: int = Field(1, ge=1)
+    max_per_answer_page: int = Field(3, ge=1)
+    parallel: int = Field(1, ge=1)

@@ -20,7 +20,9 @@ from opensearch_vl.questions.reading import (
     read_value,
     reduce,
     replace_picture,
+    settled,
     understand,
+    without_brackets,
 )
 from opensearch_vl.seeds import derive
 from opensearch_vl.text import words
@@ -165,7 +167,7 @@ class ReadImageMatches:
 
 
 class OneTextSearch:
-    """One text search with the question as the query (audit).
+    """One text search with the question as the query, bracketed explanations left out (audit).
 
     Args:
         engine: The search engine.
@@ -181,10 +183,11 @@ class OneTextSearch:
         """Search once, read what came back, answer from it."""
         notes = _Notes(self.name, task, seed, ("text_search",))
         try:
-            documents = await _text_search(self._engine, self._reader, task.question, self._top_k)
+            query = without_brackets(task.question)
+            documents = await _text_search(self._engine, self._reader, query, self._top_k)
         except ToolError as error:
             return notes.failed(error)
-        notes.call("text_search", task.question, "\n".join(document.title for document in documents))
+        notes.call("text_search", query, "\n".join(document.title for document in documents))
         return notes.answer(answer_from(task.question, documents))
 
 
@@ -226,6 +229,45 @@ class ImageThenText:
             return notes.failed(error)
         notes.call("text_search", query, "\n".join(document.title for document in documents))
         return notes.answer(answer_from(query, [*documents, *opening]))
+
+
+class BlindAgent:
+    """Many text searches and no look at the picture: is the picture needed at all? (audit)
+
+    It searches for the question, takes every page found for the thing in the picture in turn, follows the question's
+    relations through what it has read and with further searches, and answers with the first chain that resolves.
+    """
+
+    name = "blind_agent"
+
+    def __init__(
+        self, engine: SearchEngine, reader: PageReader | None = None, *, max_searches: int = 12, top_k: int = 5
+    ) -> None:
+        self._engine, self._reader, self._max_searches, self._top_k = engine, reader, max_searches, top_k
+
+    async def solve(self, task: TaskView, seed: int) -> Trajectory:
+        """Guess the anchor, again and again."""
+        notes = _Notes(self.name, task, seed, ("text_search",))
+        read: dict[str, Document] = {}
+        queries = [task.question]
+        done = 0
+        try:
+            while queries and done < self._max_searches:
+                query = queries.pop(0)
+                documents = await _text_search(self._engine, self._reader, query, self._top_k)
+                notes.call("text_search", query, "\n".join(document.title for document in documents))
+                done += 1
+                fresh = [document for document in documents if document.title not in read]
+                read.update((document.title, document) for document in fresh)
+                for document in fresh:
+                    known = list(read.values())
+                    guess = reduce(replace_picture(task.question, document.title), known)
+                    if answer := settled(guess, known):
+                        return notes.answer(answer)
+                    queries.append(guess)
+        except ToolError as error:
+            return notes.failed(error)
+        return notes.answer(answer_from(task.question, list(read.values())))
 
 
 async def _image_search(index: ImageIndex, store: ImageStore, task: TaskView, top_k: int) -> list[VisualMatch]:

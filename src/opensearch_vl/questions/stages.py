@@ -7,8 +7,8 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field
 from typing import Literal
 
-Stage = Literal["relations", "compose", "fuzz", "leak", "anchor", "dedupe", "screen"]
-STAGES: tuple[Stage, ...] = ("relations", "compose", "fuzz", "leak", "anchor", "dedupe", "screen")
+Stage = Literal["relations", "compose", "fuzz", "leak", "write", "anchor", "dedupe", "screen"]
+STAGES: tuple[Stage, ...] = ("relations", "compose", "fuzz", "leak", "write", "anchor", "dedupe", "screen")
 """What a walk passes through; `final` stands for having passed them all."""
 FINAL = "final"
 

@@ -2,7 +2,7 @@
 
 Names and texts are compared by whole folded words, dates and numbers by value whatever their notation. A mention that
 is directly negated (``not Paris``) does not count. What a text offers besides is counted, because "the answer occurs in
-the response" rewards listing candidates (RECIPE 7).
+the response" rewards listing candidates.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ from __future__ import annotations
 import re
 import unicodedata
 from dataclasses import dataclass
-from decimal import Decimal, InvalidOperation
+from decimal import Decimal
 
 from opensearch_vl.text import fold, words
 
@@ -35,7 +35,10 @@ _DATE = re.compile(
     rf")(?![\w-]|[.,]\d)"
 )
 _NUMBER = re.compile(
-    r"(?<![\w.,])(?<![^\W\d_][-–])([-−–+]?)\s?(\d{1,3}(?:[,'’ \u00a0\u202f]\d{3})+(?:\.\d+)?|\d+(?:\.\d+)?|\.\d+)"
+    r"(?<![\w.,])(?<![^\W\d_][-–])(?P<sign>[-−–+]?)\s?(?:"
+    r"(?P<comma>(?:0,\d+|\d+,(?:\d{1,2}|\d{4,}))(?!\d|,\d))"
+    r"|(?P<grouped>\d{1,3}(?:[,'’ \u00a0\u202f]\d{3})+(?!\d)(?:\.\d+)?|\d{1,3}(?:\.\d{3}){2,}(?!\d))"
+    r"|(?P<plain>\d+(?:\.\d+)?|\.\d+))"
 )
 _UNIT = re.compile(r"[\s\u00a0\u202f-]*([^\W\d_]+[²³]?|%|°[cf]?|\$|€|£)")
 _GLUED = re.compile(r"(?!(?:st|nd|rd|th)\b)[^\W\d_²³]")
@@ -128,28 +131,37 @@ def dates(text: str) -> list[PartialDate]:
     folded = _folded(text)
     found: list[PartialDate] = []
     for match in _DATE.finditer(folded):
-        if not _NEGATION.search(folded, 0, match.start()):
+        if not _is_negated(folded, match.start()):
             found.extend(date for date in _read_date(match) if _exists(date))
     return found
 
 
 def numbers(text: str) -> list[Quantity]:
-    """All numbers of a text that are not negated, in order. ``1,234``, ``1 234`` and ``1234.0`` are equal."""
+    """All numbers of a text that are not negated, in order. ``1,234``, ``1 234`` and ``1234.0`` are equal.
+
+    A comma before three digits groups thousands, elsewhere, and after a single zero, it is a decimal comma.
+    """
     folded = _folded(text)
     found = []
     for match in _NUMBER.finditer(folded):
-        if _NEGATION.search(folded, max(0, match.start() - 80), match.start()):
+        if _is_negated(folded, match.start()):
             continue
-        try:
-            value = Decimal(re.sub(r"[,'’\s]", "", match[2]))
-        except InvalidOperation:  # pragma: no cover - the pattern admits only decimal digits of some script
-            continue
+        value = _decimal(match)
         behind = _UNIT.match(folded, match.end())
         unit = _UNIT_OF.get(behind[1], "") if behind else ""
         if not unit and _GLUED.match(folded, match.end()):
             continue  # part of a code such as "12C"
-        found.append(Quantity(-value if match[1] in ("-", "−") else value, unit))
+        found.append(Quantity(-value if match["sign"] in ("-", "−") else value, unit))
     return found
+
+
+def _decimal(match: re.Match[str]) -> Decimal:
+    if match["comma"]:
+        return Decimal(match["comma"].replace(",", "."))
+    if match["grouped"]:
+        text = re.sub(r"[,'’\s]", "", match["grouped"])
+        return Decimal(text.replace(".", "") if text.count(".") > 1 else text)
+    return Decimal(match["plain"])
 
 
 def _folded(text: str) -> str:
@@ -199,9 +211,12 @@ def _states_words(needle: str, text: str) -> bool:
         return bool(needle.strip()) and needle.strip() in text
     gap = r"[\W_]+(?:(?:a|an|the)[\W_]+)*"
     pattern = re.compile(r"(?<!\w)" + gap.join(map(re.escape, tokens)) + r"(?!\w)")
-    return any(
-        not _NEGATION.search(folded, max(0, match.start() - 80), match.start()) for match in pattern.finditer(folded)
-    )
+    return any(not _is_negated(folded, match.start()) for match in pattern.finditer(folded))
+
+
+def _is_negated(folded: str, start: int) -> bool:
+    """Whether what begins at `start` is directly negated by the words before it."""
+    return _NEGATION.search(folded, max(0, start - 80), start) is not None
 
 
 def _num_listed(text: str) -> int:

@@ -16,7 +16,7 @@ from opensearch_vl.types import COUNTS_TOWARDS_FATAL, FailureKind, RewardParts, 
 
 
 class RewardSettings(Config):
-    """How a rollout is scored; the defaults are the paper's (section 5) and RECIPE 9's.
+    """How a rollout is scored; the defaults are the paper's (section 5) and the choices of docs/recipe.md.
 
     Attributes:
         alpha: Weight of accuracy against search quality, in [0, 1].

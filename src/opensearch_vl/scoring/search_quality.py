@@ -1,4 +1,4 @@
-"""A deterministic score of a sequence of searches, after the rubric of the query judge (RECIPE 7).
+"""A deterministic score of a sequence of searches, after the rubric of the query judge (`prompts/judge_query.md`).
 
 Five features in [0, 1], each a ratio of countable things:
 

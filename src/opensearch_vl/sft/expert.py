@@ -1,4 +1,4 @@
-"""The offline expert (DESIGN, "The offline world"): a scripted stand-in for the strong model that writes trajectories.
+"""The offline expert (paper, section 3.8): a scripted stand-in for the strong model that writes trajectories.
 
 It is a `ChatModel` for one task. On every turn it replays its plan against the observations in the messages, so it
 holds no state: the same messages give the same reply, and one instance may serve any number of rollouts at once.

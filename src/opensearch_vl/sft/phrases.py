@@ -55,6 +55,10 @@ PHRASES: dict[str, tuple[str, ...]] = {
         "Not in these results. Let me put it differently.",
         "The results do not say; I rephrase the query.",
     ),
+    "retry": (
+        "The tool did not answer. I try once more.",
+        "That failed for a reason that may have passed; I repeat the call.",
+    ),
     "visit": (
         "The summaries leave it out. I open the page itself.",
         "I will read the page {entity} in full.",
@@ -94,6 +98,7 @@ BRIEF: dict[str, str] = {
     "inverse": "Whose {label} is {entity}?",
     "attribute": "{entity}. Need {label}.",
     "again": "Not found. Rephrase.",
+    "retry": "Failed. Once more.",
     "visit": "Open {entity}.",
     "answer": "{label}: {value}.",
     "give_up": "Not found.",

@@ -17,7 +17,10 @@ from opensearch_vl.sft.phrases import Voice
 from opensearch_vl.sft.reading import (
     SIMILAR,
     Hit,
+    bare,
     hits,
+    is_ambiguous,
+    is_passing_failure,
     lettering,
     mentions,
     new_image_id,
@@ -25,11 +28,13 @@ from opensearch_vl.sft.reading import (
     same_name,
     value_of,
 )
+from opensearch_vl.text import contains_words, words
 from opensearch_vl.types import PathHop, Task, ToolCall
 from opensearch_vl.wiki.tables import label as label_of
 
 REPAIRS = ("super_resolution", "sharpen", "perspective_correct")
 """What is tried, in this order, when lettering cannot be read and nothing says why."""
+_USUAL_FACTS = "birth date, occupation, location, height, date"
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,6 +72,7 @@ class Found:
 Move = Ask | Broken | Say
 Plan = Generator[Move, str, None]
 Search = Generator[Move, str, str | None]
+Call = Generator[Move, str, str]
 
 
 @dataclass(slots=True)
@@ -128,9 +134,9 @@ class Investigator:
             name = yield from self._identify_by_sign(())
             if name is not None:
                 return name
-        text = yield _ask("image_search", self.voice.say("look"), url="img_1")
+        text = yield from self._call("image_search", self.voice.say("look"), url="img_1")
         titles = list(dict.fromkeys(hit.title for hit in hits(text)))
-        if len(titles) == 1:
+        if titles and not is_ambiguous(text):
             return titles[0]
         name = None
         if not by_sign:
@@ -153,17 +159,19 @@ class Investigator:
             image: str | None = "img_1"
             if repair:
                 thought = self.voice.say(f"repair_{repair}", image="img_1")
-                image = new_image_id((yield _ask(repair, thought, image="img_1")))
+                image = new_image_id((yield from self._call(repair, thought, image="img_1")))
             if image is None:
                 continue
-            sign = lettering((yield _ask("layout_parsing", self.voice.say("read", image=image), image=image)))
+            sign = lettering(
+                (yield from self._call("layout_parsing", self.voice.say("read", image=image), image=image))
+            )
             known = _best(list(titles), sign)
             if known is not None:
                 return known
             if not sign or sign in tried:
                 continue
             tried.add(sign)
-            text = yield _ask("text_search", self.voice.say("name", sign=sign), q=sign[:200], top_k=5)
+            text = yield from self._call("text_search", self.voice.say("name", sign=sign), q=sign[:200], top_k=5)
             name = _best([hit.title for hit in hits(text)], sign)
             if name is not None:
                 return name
@@ -175,49 +183,65 @@ class Investigator:
         """The next entity of the path. `title` is only compared with what observations show."""
         label = label_of(hop.relation)
         if hop.direction == "inverse":
-            return (yield from self._follow_back(entity, title, label))
+            return (yield from self._follow_back(entity, hop.source, title, label))
         if hop.direction == "prose":
             return (yield from self._follow_prose(entity, title, hop.relation))
-        found = yield from self._look_up(entity, hop.source, label, self.voice_of("follow", entity, label))
+        thought = self.voice_of("follow", entity, label)
+        found = yield from self._look_up(entity, hop.source, label, thought, named=title)
         if found is None:
             return None
-        if mentions(found.value, title):
-            return title
-        return found.value.split(", ")[0]
+        return title if mentions(found.value, title) else found.value.split(", ")[0]
 
-    def _look_up(self, entity: str, title: str, label: str, thought: str) -> Generator[Move, str, Found | None]:
-        """The value of a label on the page of an entity, which `title` also names."""
+    def _look_up(
+        self, entity: str, title: str, label: str, thought: str, *, named: str = ""
+    ) -> Generator[Move, str, Found | None]:
+        """The value of a label on the page of an entity, which `title` also names.
+
+        Prose on that page that speaks the name `named` will do as well.
+        """
         url = ""
         for attempt, query in enumerate(self._queries(entity, label)):
-            text = yield _ask("text_search", thought, q=query, top_k=5 * (attempt + 1))
+            text = yield from self._call("text_search", thought, q=query, top_k=10 if attempt else 5)
             pages = [hit for hit in hits(text) if same_name(hit.title, entity) or hit.title == title]
             for hit in sorted(pages, key=lambda hit: hit.title != title):
                 value = value_of(hit.body, label)
+                if value is None and named and mentions(hit.body, named):
+                    value = named
                 if value is not None:
                     return Found(value, hit.title)
                 url = url or hit.url
             thought = self.voice.say("again")
         if url and self.can_visit:
             thought = self.voice.say("visit", entity=entity)
-            page = yield _ask("visit", thought, url=url, goal=f"{label} of {entity}")
+            page = yield from self._call("visit", thought, url=url, goal=f"{label} of {entity}")
             value = value_of(page, label)
             return Found(value, entity) if value is not None else None
         return None
 
-    def _follow_back(self, entity: str, title: str, label: str) -> Search:
-        """The page whose infobox names `entity` under `label`."""
-        details = [
-            predicate.value
+    def _follow_back(self, entity: str, page: str, title: str, label: str) -> Search:
+        """The page whose facts name `entity` under `label`; `page` is the title of the page on `entity` itself.
+
+        What else the question says of that page goes into the query. A hit that the observation cuts off is believed by
+        its title.
+        """
+        details = ", ".join(
+            bare(predicate.value)
             for descriptor in self.task.provenance.descriptors
             if descriptor.entity == title
             for predicate in descriptor.predicates
-            if predicate.kind == "attr"
-        ]
+            if predicate.value != page
+        )
         thought = self.voice_of("inverse", entity, label)
-        for attempt, query in enumerate((f"{label}: {entity}", " ".join([label, entity, *details]), entity)):
-            text = yield _ask("text_search", thought, q=query, top_k=5 * (attempt + 1))
-            if any(hit.title == title and _names(hit, label, entity) for hit in hits(text)):
+        for attempt in range(3):
+            named = f"{label}: {entity}{', ' if details else ''}{details}"
+            query = (named, f"Name, {named}", f"Facts: {named}, name, {_USUAL_FACTS}")[attempt]
+            found = hits((yield from self._call("text_search", thought, q=query, top_k=10 if attempt else 5)))
+            if any(hit.title == title and (hit.cut_off or _relates(hit, label, page)) for hit in found):
                 return title
+            if any(hit.title == page and mentions(hit.body, title) for hit in found):
+                return title
+            if any(hit.title == page for hit in found):
+                entity = bare(page)  # what the entity is called in full
             thought = self.voice.say("again")
         return None
 
@@ -225,25 +249,38 @@ class Investigator:
         """The entity that some sentence near `entity` links to; no infobox states the relation."""
         thought = self.voice_of("follow", entity, relation)
         for query in (f"{entity} {relation}", entity):
-            text = yield _ask("text_search", thought, q=query, top_k=5)
+            text = yield from self._call("text_search", thought, q=query, top_k=5)
             if mentions(text, title):
                 return title
             thought = self.voice.say("again")
         return None
 
-    def _queries(self, entity: str, label: str) -> tuple[str, str]:
+    def _queries(self, entity: str, label: str) -> tuple[str, ...]:
+        """Queries for a label of an entity; the later ones are worded so that the page's table of facts fits best."""
         name = label.lower()
-        first, second = self.rng.sample((f"{entity} {name}", f"{name} of {entity}", f"{entity}: {name}"), 2)
-        return first, second
+        return (
+            self.rng.choice((f"{entity} {name}", f"{name} of {entity}", f"{entity}: {name}")),
+            f"Facts about {entity}: name, {name}, {_USUAL_FACTS}",
+            f"Name: {entity}. {label}:",
+        )
+
+    def _call(self, name: str, thought: str, **arguments: Any) -> Call:
+        """What a tool returns; asked once more if it failed for a passing reason."""
+        call = ToolCall(name=name, arguments=arguments)
+        text = yield Ask(thought, call)
+        if is_passing_failure(text):
+            text = yield Ask(self.voice.say("retry"), call)
+        return text
 
 
-def _ask(name: str, thought: str, **arguments: Any) -> Ask:
-    return Ask(thought, ToolCall(name=name, arguments=arguments))
-
-
-def _names(hit: Hit, label: str, entity: str) -> bool:
+def _relates(hit: Hit, label: str, entity: str) -> bool:
+    """Whether a hit states the relation: as a line of facts, or in prose that speaks both the entity and the label."""
+    name = words(bare(entity))[-1:]
     value = value_of(hit.body, label)
-    return value is not None and mentions(value, entity)
+    if value is not None:
+        return contains_words(words(value), name)
+    stem = label.lower().split()[-1][:5]
+    return contains_words(words(hit.body), name) and any(word.startswith(stem) for word in words(hit.body))
 
 
 def _best(titles: list[str], sign: str) -> str | None:

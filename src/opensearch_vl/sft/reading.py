@@ -19,9 +19,12 @@ _URL = re.compile(r"^URL:[ \t]*(\S+)", re.MULTILINE)
 _BODY = re.compile(r"^(?:Summary|Snippet):[ \t]*", re.MULTILINE)
 _LETTERING = re.compile(r'(?:^|(?<=>))\[Text Block \d+\][^"\n]*"(.*)"[ \t]*$', re.MULTILINE)
 _IMAGE_ID = re.compile(r"New image ID: (img_\d{1,5})")
+_AMBIGUOUS = re.compile(r"^Note: \d+ pictures match about equally well", re.MULTILINE)
+_PASSING = re.compile(r"(?:^|(?<=>))The tool call failed \((?:timeout|rate_limited|backend_down)\)", re.MULTILINE)
+_CUT = re.compile(r"\n\[cut: [^\]\n]*\]")
 _CLOSING_TAG = re.compile(r"</\w+>")
 _NEXT_LABEL = r"(?=\s+[^\W\d_a-z][^\W\d_]*(?:[ ][a-z]\w*){0,4}:\s)"
-_SENTENCE_END = re.compile(r"(?:(?<=[^\W_]{4})|(?<=[\d)]))\.\s+(?=[^\W\d_a-z])")
+_SENTENCE_END = re.compile(r"\.\s+(?=(?:An?|The|He|She|It|They|In|On|At|His|Her|Its|Their|This|There)\s)")
 _BRACKETS = re.compile(r"\s*\([^()]*\)\s*$")
 
 SIMILAR = 0.8
@@ -30,11 +33,12 @@ SIMILAR = 0.8
 
 @dataclass(frozen=True, slots=True)
 class Hit:
-    """A passage or visual match as shown in an observation."""
+    """A passage or visual match as shown in an observation; `cut_off` if the observation ends within it."""
 
     title: str
     url: str
     body: str
+    cut_off: bool = False
 
 
 def hits(text: str) -> list[Hit]:
@@ -45,8 +49,9 @@ def hits(text: str) -> list[Hit]:
     for block in blocks:
         title, url, body = _TITLE.search(block), _URL.search(block), _BODY.search(block)
         if title is not None:
-            rest = block[body.end() :] if body is not None else ""
-            found.append(Hit(title[1], url[1] if url else "", _CLOSING_TAG.sub("", rest).strip()))
+            rest, *cut = _CUT.split(block[body.end() :] if body is not None else block[title.end() :], maxsplit=1)
+            shown = _CLOSING_TAG.sub("", rest).strip() if body is not None else ""
+            found.append(Hit(title[1], url[1] if url else "", shown, bool(cut)))
     return found
 
 
@@ -73,6 +78,16 @@ def new_image_id(text: str) -> str | None:
     """The id that the environment gave to a derived picture."""
     match = _IMAGE_ID.search(text)
     return match[1] if match else None
+
+
+def is_ambiguous(text: str) -> bool:
+    """Whether an image search says of itself that several pictures fit about equally well."""
+    return _AMBIGUOUS.search(text) is not None
+
+
+def is_passing_failure(text: str) -> bool:
+    """Whether an observation says that a call failed for a reason that may have passed: worth asking once more."""
+    return _PASSING.search(text) is not None
 
 
 def bare(title: str) -> str:

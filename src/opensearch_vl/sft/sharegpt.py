@@ -6,8 +6,8 @@
 ```
 
 ``<image>`` markers in the values consume `images` in order, so a literal ``<image>`` in anybody's text would shift
-every later picture: literal markers are escaped with an invisible character on the way out and restored on the way in
-(RECIPE 8.15). What a row does not hold is lost on the way back: verdicts, timings, and which calls failed.
+every later picture: literal markers are escaped with an invisible character on the way out and restored on the way in.
+What a row does not hold is lost on the way back: verdicts, timings, and which calls failed.
 """
 
 from __future__ import annotations

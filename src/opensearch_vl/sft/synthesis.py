@@ -42,7 +42,7 @@ class SynthesisSettings(Config):
         samples: Rollouts per task.
         seed: Seed of the run.
         min_query: Least score of the query judge, in [0, 1].
-        max_repeats: How many calls of a trajectory may repeat an earlier one exactly.
+        max_repeats: How many calls of a trajectory may exactly repeat an earlier one that had worked.
         max_failed_steps: How many failed steps a kept trajectory may have; None allows any number.
         require_support: Whether some observation must hold the reference answer.
         max_parallel: Rollouts under way at the same time.
@@ -251,8 +251,7 @@ def review(task: Task, trajectory: Trajectory, scored: Scored, settings: Synthes
         return "wrong_answer"
     if scored.query.score < settings.min_query:
         return "low_query_score"
-    calls = [call_key(step.call) for step in trajectory.steps if step.call is not None]
-    if len(calls) - len(set(calls)) > settings.max_repeats:
+    if num_repeats(trajectory) > settings.max_repeats:
         return "repetition"
     num_failed = sum(step.failure is not None for step in trajectory.steps)
     if settings.max_failed_steps is not None and num_failed > settings.max_failed_steps:
@@ -260,6 +259,19 @@ def review(task: Task, trajectory: Trajectory, scored: Scored, settings: Synthes
     if settings.require_support and not is_supported(task, trajectory):
         return "unsupported_answer"
     return ""
+
+
+def num_repeats(trajectory: Trajectory) -> int:
+    """How many calls repeat an earlier one that had worked; trying a failed call again is no repetition."""
+    worked: set[str] = set()
+    repeats = 0
+    for step in trajectory.steps:
+        if step.call is not None:
+            key = call_key(step.call)
+            repeats += key in worked
+            if step.failure is None:
+                worked.add(key)
+    return repeats
 
 
 def is_supported(task: Task, trajectory: Trajectory) -> bool:

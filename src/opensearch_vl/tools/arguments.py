@@ -89,6 +89,15 @@ def unknown_names(model: type[BaseModel], arguments: Mapping[str, Any]) -> list[
     return sorted(set(arguments) - known)
 
 
+def shadowed_names(model: type[BaseModel], arguments: Mapping[str, Any]) -> list[str]:
+    """Names in `arguments` that lose to another name of the same argument given with another value."""
+    lost = []
+    for names in names_of(model).values():
+        given = [name for name in names if arguments.get(name) is not None]
+        lost += [name for name in given[1:] if arguments[name] != arguments[given[0]]]
+    return lost
+
+
 def schema_of(model: type[BaseModel]) -> dict[str, Any]:
     """The JSON schema of the arguments as models are shown it: no titles, no references, no aliases."""
     schema = model.model_json_schema(by_alias=False)

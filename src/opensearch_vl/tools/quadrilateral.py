@@ -1,36 +1,37 @@
 """Perspective correction: Canny edges → the largest convex quadrilateral → four-point warp (paper, section 2).
 
-Edges are looked for in several channels and at several thresholds on a reduced copy, closed outlines are simplified to
-four sides, and where no outline is closed the sides are put together from straight lines. A candidate counts only if
-edges of the right direction run along each of its sides. The corners of the winner are then refined on the full-size
-picture by fitting a line to each side. The result is never mirrored and never turned by more than 45 degrees.
+Candidates come from `outlines`, on a reduced copy. One counts only if edges of the right direction run along each of
+its sides, and the largest wins. Its corners are then refined on the full-size picture by fitting a line to each side.
+The result is never mirrored and never turned by more than 45 degrees.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from dataclasses import dataclass
-from itertools import combinations
-
 import numpy as np
 from numpy.typing import NDArray
 
-Rgb = NDArray[np.uint8]
-Points = NDArray[np.float64]
+from opensearch_vl.tools.outlines import (
+    MAX_CORNER_DEG,
+    MIN_AREA,
+    MIN_CORNER_DEG,
+    Edges,
+    Rgb,
+    candidates,
+    edge_maps,
+)
+from opensearch_vl.tools.plane import Points, area_of, direction, intersection
 
 _WORK_SIDE_PX = 800
 """Longest side of the copy that candidates are looked for in."""
-_MIN_AREA = 0.02
 _MAX_AREA = 0.98
-"""Smallest and largest part of the frame that a quadrilateral may cover; above, there is nothing to correct."""
-_MIN_CORNER_DEG, _MAX_CORNER_DEG = 35.0, 145.0
-"""A page seen at an angle at which text can still be read."""
+"""Largest part of the frame that a quadrilateral may cover; above, there is nothing to correct."""
 _OUTSIDE = 0.25
 """How far a corner may lie outside the frame, in parts of its size (a page that is cut off by the frame)."""
-_SUPPORT_CLOSED, _SUPPORT_LINES = 0.6, 0.85
-"""Part of each side along which an edge must run: for closed outlines, and for sides put together from lines."""
-_MAX_LINES, _MAX_SEGMENTS = 12, 200
-_SAMPLES = 64
+_CUT_OFF_VALUE, _MIN_AREA_CUT_OFF = 0.5, 0.15
+"""A page cut off by the frame, one side of which is the frame itself: it counts as half as large as a whole one, and
+must be large, or any three lines at the frame would do."""
+_NEAR_PX = 8.0
+"""How far the sides of a candidate may lie from edges before they are moved onto them, on the reduced copy."""
 
 
 def correct_perspective(rgb: Rgb) -> tuple[Rgb, bool]:
@@ -89,14 +90,14 @@ def find_quadrilateral(rgb: Rgb) -> Points | None:
     small = cv2.resize(rgb, size, interpolation=cv2.INTER_AREA) if scale < 1 else rgb
     best: Points | None = None
     best_value = 0.0
-    for edges in _edge_maps(small):
-        for quad, needed in _candidates(edges):
-            area = _area(quad)
-            if area <= best_value or not _plausible(quad, area, size):
+    for edges in edge_maps(small):
+        for quad, needed in candidates(edges):
+            if area_of(quad) <= best_value or _value(quad, edges, 0.5 * needed, size, _NEAR_PX) == 0.0:
                 continue
-            support = edges.support(quad)
-            if support.min() >= needed and area * support.mean() > best_value:
-                best, best_value = quad, area * float(support.mean())
+            snapped = _refine(small, quad, _NEAR_PX)
+            value = _value(snapped, edges, needed, size, 2.0)
+            if value > best_value:
+                best, best_value = snapped, value
     if best is None:
         return None
     factor = np.array([width / size[0], height / size[1]])
@@ -104,186 +105,21 @@ def find_quadrilateral(rgb: Rgb) -> Points | None:
     return _ordered(_refine(rgb, full, reach_px=2.0 + 3.0 / scale))
 
 
-# ------------------------------------------------------------------------------------------------ edges
+def _value(quad: Points, edges: Edges, needed: float, size: tuple[int, int], reach_px: float) -> float:
+    """Area weighted by how well edges within `reach_px` support the sides; 0 for what is no page."""
+    on_frame = _on_frame(quad, size)
+    if on_frame.sum() > 1 or not _plausible(quad, size, _MIN_AREA_CUT_OFF if on_frame.any() else MIN_AREA):
+        return 0.0
+    support = edges.support(quad, reach_px)[~on_frame]
+    if support.min() < needed:
+        return 0.0
+    return area_of(quad) * float(support.mean()) * (_CUT_OFF_VALUE if on_frame.any() else 1.0)
 
 
-@dataclass(frozen=True, slots=True)
-class _Edges:
-    """An edge map ``[h, w]``, how far each pixel is from an edge, the gradient, and straight pieces ``[N, 4]``."""
-
-    binary: NDArray[np.uint8]
-    distance: NDArray[np.float32]
-    gradient: tuple[NDArray[np.float32], NDArray[np.float32]]
-    segments: Points | None
-
-    def support(self, quad: Points) -> Points:
-        """For each side, the part of it along which an edge of its direction runs within 2 pixels; ``[4]``.
-
-        What lies outside the frame is left out; a side with less than half of its length inside has no support.
-        """
-        height, width = self.binary.shape
-        found = np.zeros(4)
-        for i, (start, end) in enumerate(zip(quad, np.roll(quad, -1, axis=0), strict=True)):
-            along = np.linspace(0.02, 0.98, _SAMPLES)[:, None]
-            points = np.rint(start + along * (end - start)).astype(int)
-            x, y = points.T
-            inside = (x >= 1) & (y >= 1) & (x < width - 1) & (y < height - 1)
-            if inside.sum() < _SAMPLES / 2:
-                continue
-            x, y = x[inside], y[inside]
-            side = (end - start) / max(float(np.linalg.norm(end - start)), 1e-6)
-            across = np.abs(self.gradient[0][y, x] * -side[1] + self.gradient[1][y, x] * side[0])
-            strength = np.hypot(self.gradient[0][y, x], self.gradient[1][y, x])
-            found[i] = np.mean((self.distance[y, x] <= 2.0) & (across >= 0.8 * strength))
-        return found
-
-
-def _edge_maps(rgb: Rgb) -> Iterator[_Edges]:
-    """Edges of lightness, colour and saturation, from strict to lax thresholds."""
-    import cv2
-
-    lab = cv2.cvtColor(rgb, cv2.COLOR_RGB2LAB)
-    channels = [lab[:, :, 0], lab[:, :, 1], lab[:, :, 2]]
-    for index, channel in enumerate(channels):
-        smooth = cv2.GaussianBlur(cv2.medianBlur(channel, 5), (0, 0), 1.2)
-        otsu, _ = cv2.threshold(smooth, 0, 255, cv2.THRESH_BINARY + cv2.THRESH_OTSU)
-        dx = cv2.GaussianBlur(cv2.Sobel(smooth, cv2.CV_32F, 1, 0), (0, 0), 1.5)
-        dy = cv2.GaussianBlur(cv2.Sobel(smooth, cv2.CV_32F, 0, 1), (0, 0), 1.5)
-        segments = _straight(smooth)
-        for high in dict.fromkeys((max(float(otsu), 60.0), 60.0, 24.0) if index == 0 else (40.0, 18.0)):
-            canny = cv2.Canny(smooth, high / 2, high, L2gradient=True)
-            binary = cv2.morphologyEx(canny, cv2.MORPH_CLOSE, np.ones((5, 5), np.uint8))
-            distance = cv2.distanceTransform(255 - canny, cv2.DIST_L2, 3)
-            yield _Edges(binary, distance, (dx, dy), segments)
-            segments = None  # they do not depend on the threshold: once per channel is enough
-
-
-def _straight(channel: NDArray[np.uint8]) -> Points | None:
-    import cv2
-
-    found = cv2.createLineSegmentDetector().detect(channel)[0]
-    if found is None:
-        return None
-    segments = found.reshape(-1, 4).astype(np.float64)
-    long = np.hypot(segments[:, 2] - segments[:, 0], segments[:, 3] - segments[:, 1]) >= 0.06 * min(channel.shape)
-    return segments[long] if long.any() else None
-
-
-def _candidates(edges: _Edges) -> Iterator[tuple[Points, float]]:
-    """Quadrilaterals with the support that each must have."""
-    import cv2
-
-    height, width = edges.binary.shape
-    least = _MIN_AREA * height * width
-    contours, _ = cv2.findContours(edges.binary, cv2.RETR_LIST, cv2.CHAIN_APPROX_SIMPLE)
-    for contour in contours:
-        hull = cv2.convexHull(contour)
-        if len(contour) < 4 or cv2.contourArea(hull) < least:
-            continue
-        length = cv2.arcLength(hull, True)
-        for tolerance in (0.01, 0.03):
-            outline = cv2.approxPolyDP(hull, tolerance * length, True)[:, 0].astype(np.float64)
-            quad = _to_four_sides(outline)
-            if quad is not None:
-                yield quad, _SUPPORT_CLOSED
-    if edges.segments is not None:
-        for quad in _from_lines(edges.segments):
-            yield quad, _SUPPORT_LINES
-
-
-def _to_four_sides(outline: Points) -> Points | None:
-    """Remove sides of a convex polygon, prolonging their neighbours, until four are left; smallest added area first.
-
-    A corner that is rounded, torn off or cut by the frame is thereby restored.
-    """
-    while len(outline) > 4:
-        best: tuple[float, int, Points] | None = None
-        for i in range(len(outline)):
-            before, start, end, after = (outline[(i + k) % len(outline)] for k in (-1, 0, 1, 2))
-            corner = _intersection(before, start, after, end)
-            if corner is None or np.dot(corner - start, start - before) < 0 or np.dot(corner - end, end - after) < 0:
-                continue
-            added = _area(np.array([start, corner, end]))
-            if best is None or added < best[0]:
-                best = added, i, corner
-        if best is None:
-            return None
-        _, i, corner = best
-        outline = outline.copy()
-        outline[i] = corner
-        outline = np.delete(outline, (i + 1) % len(outline), axis=0)
-    return outline if len(outline) == 4 else None
-
-
-def _from_lines(segments: Points) -> Iterator[Points]:
-    """Quadrilaterals between two pairs of the longest straight lines; `segments` is ``[N, 4]`` x1, y1, x2, y2."""
-    lines = _merged(segments)
-    pairs = [(a, b) for a, b in combinations(lines, 2) if _angle_deg(a, b) <= 90 - _MIN_CORNER_DEG]
-    for (a, b), (c, d) in combinations(pairs, 2):
-        if min(_angle_deg(a, c), _angle_deg(a, d), _angle_deg(b, c), _angle_deg(b, d)) < _MIN_CORNER_DEG:
-            continue
-        corners = [_intersection(*p.reshape(2, 2), *q.reshape(2, 2)) for p, q in ((a, c), (c, b), (b, d), (d, a))]
-        if all(corner is not None for corner in corners):
-            yield np.array(corners)
-
-
-def _merged(segments: Points) -> list[Points]:
-    """The longest straight lines, pieces of one line put together."""
-    order = np.argsort(-np.hypot(segments[:, 2] - segments[:, 0], segments[:, 3] - segments[:, 1]), kind="stable")
-    lines: list[Points] = []
-    for segment in segments[order[:_MAX_SEGMENTS]]:
-        for i, line in enumerate(lines):
-            ends = segment.reshape(2, 2)
-            if _angle_deg(line, segment) < 3 and np.abs(_offsets(ends, line)).max() < 3:
-                points = np.vstack([line.reshape(2, 2), ends])
-                along = points @ _direction(line)
-                lines[i] = np.concatenate([points[along.argmin()], points[along.argmax()]])
-                break
-        else:
-            lines.append(segment)
-    lines.sort(key=lambda line: -float(np.hypot(*(line[2:] - line[:2]))))
-    return lines[:_MAX_LINES]
-
-
-# --------------------------------------------------------------------------------------------- geometry
-
-
-def _area(polygon: Points) -> float:
-    x, y = polygon.T
-    return 0.5 * abs(float(np.dot(x, np.roll(y, -1)) - np.dot(y, np.roll(x, -1))))
-
-
-def _direction(line: Points) -> Points:
-    step = line[2:] - line[:2]
-    return np.asarray(step / max(float(np.hypot(*step)), 1e-9))
-
-
-def _offsets(points: Points, line: Points) -> Points:
-    """Signed distances of points ``[N, 2]`` from a line."""
-    dx, dy = _direction(line)
-    relative = points - line[:2]
-    return np.asarray(relative[:, 1] * dx - relative[:, 0] * dy)
-
-
-def _angle_deg(a: Points, b: Points) -> float:
-    """Angle between two lines, 0 to 90 degrees."""
-    return float(np.degrees(np.arccos(min(1.0, abs(float(_direction(a) @ _direction(b)))))))
-
-
-def _intersection(p: Points, q: Points, r: Points, s: Points) -> Points | None:
-    """Where the line through `p` and `q` meets the line through `r` and `s`; None if they are parallel."""
-    a, b = q - p, s - r
-    cross = float(a[0] * b[1] - a[1] * b[0])
-    if abs(cross) < 1e-9 * max(1.0, float(np.hypot(*a) * np.hypot(*b))):
-        return None
-    t = float((r - p)[0] * b[1] - (r - p)[1] * b[0]) / cross
-    return np.asarray(p + t * a)
-
-
-def _plausible(quad: Points, area: float, size: tuple[int, int]) -> bool:
+def _plausible(quad: Points, size: tuple[int, int], min_area: float) -> bool:
     """Whether a quadrilateral is convex, large enough, inside the frame, and could be a page seen at an angle."""
     frame = np.array(size, np.float64)
-    if not _MIN_AREA <= area / (size[0] * size[1]) <= _MAX_AREA:
+    if not min_area <= area_of(quad) / (size[0] * size[1]) <= _MAX_AREA:
         return False
     if (quad < -_OUTSIDE * frame).any() or (quad > (1 + _OUTSIDE) * frame).any():
         return False
@@ -295,7 +131,15 @@ def _plausible(quad: Points, area: float, size: tuple[int, int]) -> bool:
     lengths = np.linalg.norm(sides, axis=1)
     cosines = -(sides * following).sum(axis=1) / (lengths * np.roll(lengths, -1) + 1e-9)
     corners = np.degrees(np.arccos(np.clip(cosines, -1, 1)))
-    return bool(corners.min() >= _MIN_CORNER_DEG and corners.max() <= _MAX_CORNER_DEG and lengths.min() >= 8)
+    return bool(corners.min() >= MIN_CORNER_DEG and corners.max() <= MAX_CORNER_DEG and lengths.min() >= 8)
+
+
+def _on_frame(quad: Points, size: tuple[int, int]) -> NDArray[np.bool_]:
+    """Which sides run along the frame; ``[4]``."""
+    ends = np.stack([quad, np.roll(quad, -1, axis=0)], axis=1)  # [side, end, xy]
+    last = np.array(size) - 1.0
+    near = np.concatenate([np.abs(ends) <= 3.0, np.abs(ends - last) <= 3.0], axis=2)  # [side, end, edge of the frame]
+    return np.asarray(np.any(np.all(near, axis=1), axis=1), dtype=np.bool_)
 
 
 def _ordered(quad: Points) -> Points:
@@ -321,7 +165,7 @@ def _refine(rgb: Rgb, quad: Points, reach_px: float) -> Points:
     refined = quad.copy()
     for i in range(4):
         before, after = lines[i - 1], lines[i]
-        corner = _intersection(*before.reshape(2, 2), *after.reshape(2, 2))
+        corner = intersection(*before.reshape(2, 2), *after.reshape(2, 2))
         if corner is not None and np.hypot(*(corner - quad[i])) <= 3 * reach_px:
             refined[i] = corner
     return refined
@@ -332,8 +176,8 @@ def _fitted(rgb: Rgb, start: Points, end: Points, reach_px: float) -> Points:
     import cv2
 
     first = np.concatenate([start, end])
-    direction = _direction(first)
-    normal = np.array([-direction[1], direction[0]])
+    along_x, along_y = direction(first)
+    normal = np.array([-along_y, along_x])
     count = int(np.clip(np.hypot(*(end - start)) / 2, 16, 400))
     along = np.linspace(0.06, 0.94, count)
     offsets = np.arange(-np.ceil(reach_px) - 2, np.ceil(reach_px) + 2.5, 0.5)
@@ -341,7 +185,8 @@ def _fitted(rgb: Rgb, start: Points, end: Points, reach_px: float) -> Points:
     grid = grid.astype(np.float32)
     profile = cv2.remap(rgb, grid[..., 0], grid[..., 1], cv2.INTER_LINEAR, borderMode=cv2.BORDER_REPLICATE)
     smooth = cv2.GaussianBlur(profile.astype(np.float32), (9, 5), 0)  # across 2 pixels, along a few samples
-    slope = np.abs(np.gradient(smooth, axis=1)).sum(axis=2)
+    change = np.gradient(smooth, axis=1)
+    slope = _along_the_common_change(change)
     slope[:, np.abs(offsets) > reach_px] = 0
     height, width = rgb.shape[:2]
     inside = ((grid >= 1) & (grid < np.array([width - 2, height - 2]))).all(axis=(1, 2))
@@ -362,3 +207,20 @@ def _fitted(rgb: Rgb, start: Points, end: Points, reach_px: float) -> Points:
         keep &= np.abs(across - np.polyval(slant, along)) <= tolerance
     ends = [start + np.polyval(slant, 0.0) * normal, end + np.polyval(slant, 1.0) * normal]
     return np.concatenate(ends)
+
+
+def _along_the_common_change(change: Points) -> Points:
+    """How much colour changes across the side, counted in the direction in which most of the side changes.
+
+    Args:
+        change: ``[sample, offset, channel]`` derivative of the colour across the side.
+
+    Returns:
+        ``[sample, offset]``, 0 or more; an edge of something beside the page, which differs otherwise, is small.
+    """
+    strongest = np.abs(change).sum(axis=2).argmax(axis=1)
+    common = np.median(change[np.arange(len(change)), strongest], axis=0)
+    norm = float(np.linalg.norm(common))
+    if norm < 1.0:  # page and ground swap their brightness along the side
+        return np.asarray(np.abs(change).sum(axis=2))
+    return np.asarray(np.maximum(change @ (common / norm), 0))

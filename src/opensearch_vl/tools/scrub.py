@@ -1,7 +1,7 @@
 """Untrusted text: what pages, titles, OCR and file names say must not act as markup of the conversation.
 
 A page that contains `</tool_response>` or `<|im_end|>` would close the observation and speak as the user or the model;
-`<|image_pad|>` makes a processor look for a picture that is not there (RECIPE 8.8, 8.15). Every observation therefore
+`<|image_pad|>` makes a processor look for a picture that is not there. Every observation therefore
 passes `scrub` at the tool boundary, before it is stored or tokenised. Three things happen, in this order:
 
 1. characters that cannot be seen (controls, zero-width, bidirectional overrides, the tag block) go, so that they can

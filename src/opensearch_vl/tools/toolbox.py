@@ -1,7 +1,7 @@
 """The toolbox: every call of a model goes through here, and whatever happens comes back as a typed `ToolResult`.
 
 A call is looked up, validated, run under a time limit with at most `max_parallel` others, and its text is scrubbed and
-capped. A failure's kind is decided by the class of the exception, never by reading text (RECIPE 8.3): the fatal-step
+capped. A failure's kind is decided by the class of the exception, never by reading text: the fatal-step
 counter of the paper (section 5) stands on it.
 """
 
@@ -27,7 +27,7 @@ from opensearch_vl.errors import (
 from opensearch_vl.images import ImageBank, ImageStore
 from opensearch_vl.protocols import Tool, ToolContext, ToolOutput, ToolSchema
 from opensearch_vl.redaction import redact
-from opensearch_vl.tools.arguments import explain, schema_of, unknown_names
+from opensearch_vl.tools.arguments import explain, schema_of, shadowed_names, unknown_names
 from opensearch_vl.tools.scrub import cap, scrub, scrub_line
 from opensearch_vl.types import FailureKind, Observation, ToolCall, ToolFailure, ToolResult
 
@@ -112,10 +112,7 @@ class Toolbox:
             seconds = time.perf_counter() - started
         if isinstance(outcome, ToolFailure):
             return failed(outcome.kind, outcome.message, seconds)
-        ignored = unknown_names(tool.arguments, call.arguments)
-        text = outcome.observation.text
-        if ignored:
-            text += f"\nNote: {tool.name} has no argument {', '.join(repr(n[:40]) for n in ignored[:5])}; ignored."
+        text = outcome.observation.text + _remarks(tool, call)
         observation = outcome.observation.model_copy(update={"text": cap(scrub(text), self.max_chars)})
         return ToolResult(observation=observation, seconds=seconds, provider=outcome.provider, cost=outcome.cost)
 
@@ -151,6 +148,15 @@ def repeated_call(keys: Sequence[str], key: str, limit: int | None) -> ToolFailu
         kind=FailureKind.REPEATED_CALL,
         message=f"This very call was already made {keys.count(key)} times and will not change. Try another way.",
     )
+
+
+def _remarks(tool: Tool, call: ToolCall) -> str:
+    """A line for arguments that had no effect; empty when all had."""
+    unknown, lost = unknown_names(tool.arguments, call.arguments), shadowed_names(tool.arguments, call.arguments)
+    if not unknown and not lost:
+        return ""
+    names = ", ".join(repr(name[:40]) for name in (*unknown, *lost)[:5])
+    return f"\nNote: ignored {names}; {tool.name} takes {', '.join(tool.arguments.model_fields)}."
 
 
 def _all_names(tools: Sequence[Tool]) -> Iterator[tuple[str, Tool]]:

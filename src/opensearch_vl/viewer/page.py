@@ -50,7 +50,7 @@ def trajectories(records: Sequence[RolloutRecord], store: ImageStore, *, thumb_p
         return "<p>There are no trajectories to show.</p>"
     pictures = Pictures(store, thumb_px)
     links = [
-        f'<li><a href="#t{n}">{esc(_cut(record.task.question, 90))}</a> {_outcome(record)}</li>'
+        f'<li><a href="#t{n}">{esc(_clip(record.task.question, 100))}</a> {_outcome(record)}</li>'
         for n, record in enumerate(records, 1)
     ]
     nav = f'<nav aria-label="Trajectories"><ol class="nav">{"".join(links)}</ol></nav>' if len(records) > 1 else ""
@@ -155,7 +155,8 @@ def _observation(step: Step, pictures: Pictures) -> str:
     block = f'<pre{css} dir="auto">{esc(_cut(seen.text))}</pre>'
     if len(seen.text) > FOLD_CHARS or seen.text.count("\n") > FOLD_LINES:
         first = next((line for line in seen.text.splitlines() if line.strip()), "")
-        block = fold(f"{esc(_cut(_headline(seen.text) or first, 160))} ({len(seen.text):,} characters)", block)
+        headline = esc(_clip(_headline(seen.text) or first, 160))
+        block = fold(f"{headline} ({len(seen.text):,} characters)", block)
     return block + figure
 
 
@@ -200,3 +201,12 @@ def _rollout_facts(trajectory: Trajectory) -> str:
 
 def _cut(value: str, limit: int = MAX_CHARS) -> str:
     return value if len(value) <= limit else f"{value[:limit]} … [{len(value) - limit:,} more characters]"
+
+
+def _clip(value: str, limit: int) -> str:
+    """A line of at most `limit` characters, cut at a word where there is one."""
+    line = " ".join(value.split())
+    if len(line) <= limit:
+        return line
+    head = line[: limit - 1]
+    return f"{head[: head.rfind(' ')] if head.rfind(' ') > limit // 2 else head}…"

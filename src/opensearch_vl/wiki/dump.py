@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import json
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from contextlib import ExitStack, closing
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -20,13 +20,16 @@ import pyarrow as pa
 from opensearch_vl.images import ImageStore
 from opensearch_vl.wiki.export import Export, RawPage
 from opensearch_vl.wiki.graph import CsrWriter, follow_redirects, title_index
-from opensearch_vl.wiki.page import ParsedPage, parse_page, redirect_target
+from opensearch_vl.wiki.page import ParsedPage, redirect_target
+from opensearch_vl.wiki.parsing import Article, parse_all
 from opensearch_vl.wiki.pictures import PictureFolder, Terms, read_terms
 from opensearch_vl.wiki.schema import SCHEMA_VERSION, TABLES
 from opensearch_vl.wiki.tables import WikiFolder, title_hash
-from opensearch_vl.wiki.titles import FILE, MAIN, Site, TargetKind, file_name
+from opensearch_vl.wiki.titles import FILE, MAIN, MAX_TITLE_BYTES, Site, TargetKind, file_name
 from opensearch_vl.wiki.writing import TableWriter, new_folder, rows_of
 
+MAX_LINKS = 20_000
+"""Links kept per page; the longest lists of Wikipedia stay below."""
 _INT, _STR = pa.int32(), pa.string()
 _RAW = {
     "links": pa.schema(
@@ -52,7 +55,12 @@ class _Reading:
 
 
 def build_wiki(
-    dump: Path, out: Path, *, images: Path | None = None, progress: Callable[[int, int], None] | None = None
+    dump: Path,
+    out: Path,
+    *,
+    images: Path | None = None,
+    progress: Callable[[int, int], None] | None = None,
+    workers: int = 1,
 ) -> WikiFolder:
     """Read a MediaWiki XML export into a new wiki folder.
 
@@ -61,6 +69,7 @@ def build_wiki(
         out: The folder to make. It appears only when everything is written.
         images: Folder of picture files under the names that pages use; the wiki then holds the pictures of its pages.
         progress: Called with (bytes read, bytes total) of the dump.
+        workers: Processes that parse; the result is the same for any number. Pays on dumps of tens of megabytes.
 
     Raises:
         DumpError: `dump` is missing or not a usable export.
@@ -74,7 +83,7 @@ def build_wiki(
         scratch.mkdir()
         export = Export(dump, progress)
         pictures = PictureFolder(Path(images)) if images is not None else None
-        reading = _first_pass(export, folder, scratch, pictures)
+        reading = _first_pass(export, folder, scratch, pictures, workers)
         _second_pass(reading, folder, scratch, pictures)
         _write_meta(folder, export, reading, pictures)
         for file in scratch.iterdir():
@@ -86,31 +95,40 @@ def build_wiki(
 # --------------------------------------------------------------------------------------------- first pass
 
 
-def _first_pass(export: Export, folder: Path, scratch: Path, pictures: PictureFolder | None) -> _Reading:
+def _first_pass(export: Export, folder: Path, scratch: Path, pictures: PictureFolder | None, workers: int) -> _Reading:
     reading = _Reading()
     with ExitStack() as stack:
         writers = {name: stack.enter_context(TableWriter(scratch / name, schema)) for name, schema in _RAW.items()}
         writers["text"] = stack.enter_context(TableWriter(folder / "text.parquet", TABLES["text"]))
         writers["pages"] = stack.enter_context(TableWriter(scratch / "pages", TABLES["pages"]))
-        for page in export:
-            reading.counts["pages_in_dump"] += 1
-            why = _take(page, export.site, reading, writers, pictures)
-            if why:
-                reading.skipped[why] += 1
+        articles = _articles(export, reading, pictures)
+        for article, parsed in parse_all(articles, lambda: export.site, workers):
+            _write_page(article, parsed, reading, writers, pictures)
     return reading
 
 
-def _take(
-    page: RawPage, site: Site, reading: _Reading, writers: dict[str, TableWriter], pictures: PictureFolder | None
-) -> str:
-    """Read one page into the tables; returns why it was skipped, or an empty string."""
+def _articles(export: Export, reading: _Reading, pictures: PictureFolder | None) -> Iterator[Article]:
+    """The articles of the export; notes redirects, terms of pictures, and what is skipped on the way."""
+    for page in export:
+        reading.counts["pages_in_dump"] += 1
+        found = _sort(page, export.site, reading, pictures)
+        if isinstance(found, Article):
+            yield found
+        elif found:
+            reading.skipped[found] += 1
+
+
+def _sort(page: RawPage, site: Site, reading: _Reading, pictures: PictureFolder | None) -> Article | str:
+    """An article to parse; or why the page is skipped; or an empty string for a redirect, which is noted."""
     namespace, title = _place(page, site)
     if namespace == FILE and pictures is not None and page.text is not None and title in pictures:
         reading.terms[title] = read_terms(page.text, site)
     if namespace != MAIN:
         return f"namespace_{namespace}"
-    if not title:
-        return "no_title"
+    if not title or len(title.encode("utf-8", "replace")) > MAX_TITLE_BYTES:
+        return "bad_title"
+    if title == site.main_page:
+        return "main_page"
     if title in reading.pages or title in reading.redirects:
         return "title_twice"
     target = _redirect(page, site)
@@ -123,11 +141,12 @@ def _take(
         return ""
     if page.model != "wikitext":
         return "not_wikitext"
+    if page.too_long:
+        return "page_too_long"
     if page.text is None or not page.text.strip():
         return "no_text"
     page_id = reading.pages[title] = len(reading.pages)
-    _write_page(page_id, title, page.dump_id, parse_page(title, page.text, site), reading, writers, pictures)
-    return ""
+    return Article(page_id, title, page.dump_id, page.text)
 
 
 def _place(page: RawPage, site: Site) -> tuple[int, str]:
@@ -150,20 +169,27 @@ def _redirect(page: RawPage, site: Site) -> str | None:
 
 
 def _write_page(
-    page_id: int,
-    title: str,
-    dump_id: int,
+    article: Article,
     parsed: ParsedPage,
     reading: _Reading,
     writers: dict[str, TableWriter],
     pictures: PictureFolder | None,
 ) -> None:
-    infobox = parsed.infobox
+    page_id, infobox = article.page_id, parsed.infobox
     writers["pages"].add(
-        page_id, title, parsed.kind, parsed.domain, len(parsed.text), 0, infobox.type, dump_id, parsed.num_file_links
+        page_id,
+        article.title,
+        parsed.kind,
+        parsed.domain,
+        len(parsed.text),
+        0,  # in-degree: known after the second pass
+        infobox.type,
+        article.dump_id,
+        parsed.num_file_links,
     )
     writers["text"].add(page_id, parsed.text, chars=len(parsed.text))
-    for pos, link in enumerate(parsed.links):
+    reading.skipped["links_beyond_limit"] += max(0, len(parsed.links) - MAX_LINKS)
+    for pos, link in enumerate(parsed.links[:MAX_LINKS]):
         chars = len(link.sentence) + len(link.anchor)
         writers["links"].add(page_id, link.title, link.anchor, link.sentence, link.section, pos, chars=chars)
     for item in infobox.items:
@@ -268,28 +294,20 @@ def _write_images(folder: Path, scratch: Path, reading: _Reading, pictures: Pict
     store = ImageStore(folder / "images")
     with TableWriter(folder / "images.parquet", TABLES["images"]) as writer:
         for table in rows_of(scratch / "files"):
-            for page_id, file, number in zip(*(column.to_pylist() for column in table.columns), strict=True):
-                ref = pictures.store(file, store) if pictures is not None else None
-                if ref is None:
+            page_ids, files, numbers = (column.to_pylist() for column in table.columns)
+            refs = pictures.store(files, store) if pictures is not None else {}
+            for page_id, file, number in zip(page_ids, files, numbers, strict=True):
+                if file not in refs:
                     continue
-                terms = reading.terms.get(file, Terms())
-                writer.add(
-                    page_id,
-                    file,
-                    ref.sha256,
-                    ref.width_px,
-                    ref.height_px,
-                    terms.licence,
-                    terms.author,
-                    ref.mime,
-                    number,
-                )
+                ref, terms = refs[file], reading.terms.get(file, Terms())
+                size = (ref.width_px, ref.height_px)
+                writer.add(page_id, file, ref.sha256, *size, terms.licence, terms.author, ref.mime, number)
             writer.end_key()
         reading.counts.update(images=writer.num_rows)
 
 
 def _write_meta(folder: Path, export: Export, reading: _Reading, pictures: PictureFolder | None) -> None:
-    skipped = reading.skipped + (pictures.problems if pictures is not None else Counter())
+    skipped = +reading.skipped + (pictures.problems if pictures is not None else Counter())
     meta = {
         "schema_version": SCHEMA_VERSION,
         "name": export.site.name,

@@ -18,7 +18,7 @@ from typing import IO, Any
 from xml.parsers import expat
 
 from opensearch_vl.errors import DumpError
-from opensearch_vl.wiki.titles import Site, base_prefix
+from opensearch_vl.wiki.titles import Site, base_prefix, main_page
 
 _CHUNK = 1 << 18
 _MAX_TEXT = 32_000_000
@@ -45,8 +45,9 @@ class RawPage:
     Attributes:
         dump_id: The wiki's own page id; -1 if the export has none.
         redirect: Target in the `<redirect>` element; None without the element, empty if it names no target.
-        text: Wikitext; None where the revision's text was deleted.
+        text: Wikitext; None where the revision's text was deleted or is longer than we accept.
         model: Content model; `wikitext` where none is given.
+        too_long: Whether the text was longer than we accept.
     """
 
     title: str
@@ -55,6 +56,7 @@ class RawPage:
     redirect: str | None
     text: str | None
     model: str
+    too_long: bool = False
 
 
 class Export:
@@ -149,6 +151,7 @@ class _Draft:
     values: dict[str, str] = field(default_factory=dict)
     redirect: str | None = None
     deleted: bool = False
+    too_long: bool = False
 
 
 class _Handler:
@@ -182,6 +185,7 @@ class _Handler:
             lang = self._lang or info.get("dbname", "").removesuffix("wiki").replace("_", "-") or "en"
             self._site = Site(
                 name=info.get("sitename", ""),
+                main_page=main_page(info.get("base", "")),
                 lang=lang.lower(),
                 base=base_prefix(info["base"]) if info.get("base") else Site.base,
                 first_letter=info.get("case", "first-letter") != "case-sensitive",
@@ -234,9 +238,11 @@ class _Handler:
 
     def _characters(self, data: str) -> None:
         self._size += len(data)
-        if self._size > _MAX_TEXT:
-            raise _Refused(f"one element holds more than {_MAX_TEXT:,} characters")
-        self._text.append(data)
+        if self._size <= _MAX_TEXT:
+            self._text.append(data)
+        elif self._draft is not None:
+            self._draft.too_long = True
+            self._text = []
 
     def _end(self, tag: str) -> None:
         name = self._path.pop()
@@ -274,8 +280,9 @@ class _Handler:
                 namespace=int(number) if number.lstrip("-").isdigit() else None,
                 dump_id=int(page_id) if page_id.isdigit() else -1,
                 redirect=draft.redirect,
-                text=None if draft.deleted or "text" not in values else values["text"],
+                text=None if draft.deleted or draft.too_long or "text" not in values else values["text"],
                 model=values.get("model", "wikitext").strip() or "wikitext",
+                too_long=draft.too_long,
             )
         )
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 from collections import Counter
 from collections.abc import Mapping
 from pathlib import Path
@@ -57,7 +58,7 @@ class CsrWriter:
         sources, targets = pairs >> 32, (pairs & 0xFFFFFFFF).astype(np.int32)
         np.add.at(self._degree, sources, 1)
         np.add.at(self.in_degree, targets, 1)
-        self._scratch.write(targets.tobytes())
+        self._scratch.write(targets.astype("<i4").tobytes())
 
     def finish(self) -> int:
         """Write the two files; returns E, the number of edges."""
@@ -65,12 +66,12 @@ class CsrWriter:
         indptr = np.zeros(len(self._degree) + 1, dtype=np.int64)
         np.cumsum(self._degree, out=indptr[1:])
         np.save(self._folder / "indptr.npy", indptr)
-        raw = self._folder / "indices.raw"
         num_edges = int(indptr[-1])
-        indices = np.lib.format.open_memmap(self._folder / "indices.npy", "w+", dtype=np.int32, shape=(num_edges,))
-        if num_edges:
-            indices[:] = np.memmap(raw, dtype=np.int32, mode="r")
-            indices.flush()
+        raw = self._folder / "indices.raw"
+        header = {"descr": "<i4", "fortran_order": False, "shape": (num_edges,)}
+        with open(raw, "rb") as source, open(self._folder / "indices.npy", "wb") as target:
+            np.lib.format.write_array_header_1_0(target, header)
+            shutil.copyfileobj(source, target)  # not a memory map: a full disk would kill the process
         raw.unlink()
         return num_edges
 

@@ -1,7 +1,8 @@
 """Infoboxes: the facts of a page as (key, value) items, and the pages that values point to (paper, section 3.1).
 
-mwparserfromhell splits the template into parameters; our own renderer turns values into plain text and links. Before it
-sees a template, brackets that never close are escaped, since it would try every way of closing them.
+mwparserfromhell splits a template into parameters, unless it is so plain that splitting at the pipes cannot differ
+(most are, which saves a quarter of the time); our own renderer turns values into plain text and links. Brackets that
+never close are escaped before mwparserfromhell sees them, since it would try every way of closing them.
 """
 
 from __future__ import annotations
@@ -13,7 +14,7 @@ from functools import cache
 import mwparserfromhell
 
 from opensearch_vl.wiki.language import Language, read_data
-from opensearch_vl.wiki.templates import Template, expand, top_level
+from opensearch_vl.wiki.templates import Template, expand, split_parts
 from opensearch_vl.wiki.titles import FILE, Site, file_name
 from opensearch_vl.wiki.wikitext import CLOSE, MIDDLE, OPEN, Markup, plain, tidy
 
@@ -33,6 +34,8 @@ _NAMED_LINE = re.compile(
     r"\n\s*+\|[^|=\[\]{}\n]{1,60}=[ \t]*+[^\s|]|\|[ \t]*+\n?[^|=\[\]{}\n]{1,60}=[ \t]*+[^\s|]++[^\n|]*+\n"
 )
 _MIN_NAMED = 3
+_HARD = re.compile(r"\{\{\{|\{\||<[^<>]*+[|=]|<[^<>]*+$|(?<!\[)\[(?!\[)|\n\s*=|-\{")
+"""What pipes and equal signs may hide in: parameters of parameters, tables, tags, external links, headings."""
 _BRACKETS = re.compile(r"\{\{|\}\}|\[\[|\]\]")
 
 
@@ -69,10 +72,15 @@ class Infobox:
 
 
 def find_infoboxes(text: str, calls: list[Template], language: Language) -> list[Template]:
-    """Which top-level templates are infoboxes: by name, else the leading one with three or more named values."""
+    """Which top-level templates are the page's infoboxes.
+
+    Those of the lead by name (further down they are about something else: a cabinet, a battle), else the first by name,
+    else the leading template if it has three or more named values.
+    """
     named = [call for call in calls if call.name and _is_infobox_name(call.name, language)]
     if named:
-        return named
+        heading = text.find("\n==")
+        return [call for call in named if heading < 0 or call.start < heading] or named[:1]
     place = 0
     for call in calls:
         if not _NO_PROSE.fullmatch(text, place, call.start):
@@ -121,6 +129,7 @@ def read_infoboxes(text: str, calls: list[Template], site: Site) -> Infobox:
     files: list[str] = []
     captions: list[str] = []
     counts: dict[str, int] = {}
+    seen: set[tuple[str, str]] = set()
     kind = skipped = ""
     for call in calls:
         source = text[call.start : call.end]
@@ -129,9 +138,8 @@ def read_infoboxes(text: str, calls: list[Template], site: Site) -> Infobox:
         if why:
             skipped = why
             continue
-        for name, value in _parameters(source):
-            key = re.sub(r"[\s_]+", "_", name.strip().lower()).strip("_")
-            if not _KEY.fullmatch(key) or not value.strip():
+        for key, value in parameters(source):
+            if not value.strip():
                 continue
             if _image_keys().fullmatch(key):
                 files += _files(value, site)
@@ -140,11 +148,11 @@ def read_infoboxes(text: str, calls: list[Template], site: Site) -> Infobox:
             if _skipped_keys().fullmatch(key):
                 continue
             found, inside = _items(key, value, site, files)
-            first = counts.get(key, 0)
-            for item in found[: max(0, _MAX_ITEMS - first)]:
-                items.append(Item(key, item[0], first, item[1]))
-                first += 1
-            counts[key] = first
+            for text_of, target in found:
+                if counts.get(key, 0) < _MAX_ITEMS and (key, text_of) not in seen:
+                    seen.add((key, text_of))
+                    items.append(Item(key, text_of, counts.get(key, 0), target))
+                    counts[key] = counts.get(key, 0) + 1
             links += inside
     return Infobox(kind, tuple(items), tuple(links), tuple(files), tuple(captions), skipped)
 
@@ -159,11 +167,21 @@ def _unreadable(source: str) -> str:
     return "infobox_nested_too_deeply" if deepest > _MAX_NESTING else ""
 
 
-def _parameters(source: str) -> list[tuple[str, str]]:
-    templates = mwparserfromhell.parse(_balance(source)).filter_templates(recursive=False)
-    if not templates:
-        return []
-    return [(str(p.name), str(p.value)) for p in templates[0].params if p.showkey]
+def parameters(source: str) -> list[tuple[str, str]]:
+    """(key, value) of each named parameter of one template call, in order, keys in lower case with underscores."""
+    balanced = _balance(source)
+    if balanced is source and not _HARD.search(source):
+        pairs = [part.partition("=")[::2] for part in split_parts(source[2:-2])[1:] if "=" in part]
+    else:
+        pairs = parsed_parameters(balanced)
+    named = ((re.sub(r"[\s_]+", "_", name.strip().lower()).strip("_"), value) for name, value in pairs)
+    return [(key, value) for key, value in named if _KEY.fullmatch(key)]
+
+
+def parsed_parameters(source: str) -> list[tuple[str, str]]:
+    """(name, value) of each named parameter according to mwparserfromhell."""
+    templates = mwparserfromhell.parse(source, skip_style_tags=True).filter_templates(recursive=False)
+    return [(str(p.name), str(p.value)) for p in templates[0].params if p.showkey] if templates else []
 
 
 def _balance(source: str) -> str:
@@ -216,9 +234,9 @@ def _items(key: str, value: str, site: Site, files: list[str]) -> tuple[list[tup
     links: list[InfoboxLink] = []
     for part in _split(marked):
         text = " ".join(plain(part).split()).strip(" ,;")[:_MAX_VALUE]
-        if not any(ch.isalnum() for ch in text):
+        if not any(ch.isalnum() for ch in text) or _BARE_FILE.fullmatch(text):
             continue
-        inside = [(markup.anchors[int(mark[1])].title, mark[2]) for mark in _LINK.finditer(part)]
+        inside = [(markup.anchors[int(mark[1])].title, mark[2]) for mark in _LINK.finditer(part) if mark[2].strip()]
         named = inside[0][0] if inside and part.strip().startswith(OPEN) else ""
         found.append((text, named))
         links += [InfoboxLink(title, " ".join(anchor.split()), key, text) for title, anchor in inside]
@@ -234,8 +252,3 @@ def _split(marked: str) -> list[str]:
         elif part:
             parts.append(part)
     return parts
-
-
-def calls_in(text: str) -> list[Template]:
-    """Top-level template calls of a page."""
-    return list(top_level(text))

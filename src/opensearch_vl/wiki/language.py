@@ -27,6 +27,7 @@ class Language:
         disambiguation_suffix: Endings of titles.
         list_prefix: Openings of titles.
         infobox: Matches a lower-case template name that is an infobox.
+        ordinal_dot: Whether a full stop after a number makes it an ordinal.
         trail: Matches the letters that a link swallows; empty match for languages without.
     """
 
@@ -38,6 +39,7 @@ class Language:
     list_prefix: tuple[str, ...]
     infobox: re.Pattern[str]
     trail: re.Pattern[str]
+    ordinal_dot: bool = False
 
     def is_list_title(self, title: str) -> bool:
         """Whether the title opens like a list ("List of …", "Timeline of …")."""
@@ -65,6 +67,7 @@ def language(code: str) -> Language:
         list_prefix=tuple(both("list_prefix")),
         infobox=re.compile(infobox),
         trail=re.compile(f"[{trail}]+" if trail else ""),
+        ordinal_dot=own.get("ordinal_dot", False),
     )
 
 

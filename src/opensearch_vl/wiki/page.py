@@ -7,10 +7,11 @@ from dataclasses import dataclass
 from opensearch_vl.wiki.domain import domain_of
 from opensearch_vl.wiki.infobox import Infobox, find_infoboxes, read_infoboxes
 from opensearch_vl.wiki.language import language
+from opensearch_vl.wiki.prose import ProseLink, prose
 from opensearch_vl.wiki.schema import INFOBOX_SECTION, Domain, Kind
 from opensearch_vl.wiki.templates import Template, expand, top_level
 from opensearch_vl.wiki.titles import Site, TargetKind
-from opensearch_vl.wiki.wikitext import Markup, ProseLink, bold_names, hide, prose, tidy
+from opensearch_vl.wiki.wikitext import Markup, bold_names, hide, tidy
 
 _MAX_NAMES = 6  # bold names kept per page
 
@@ -59,7 +60,7 @@ def parse_page(title: str, wikitext: str, site: Site) -> ParsedPage:
         text=body.text,
         infobox=infobox,
         links=links,
-        names=tuple(name for name in names if name != title)[:_MAX_NAMES],
+        names=tuple(name for name in names if name.casefold() != title.casefold())[:_MAX_NAMES],
         files=files,
         num_file_links=len({*files, *infobox.files}),
     )

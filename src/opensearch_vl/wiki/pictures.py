@@ -5,7 +5,8 @@ from __future__ import annotations
 import os
 import re
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -95,26 +96,34 @@ class PictureFolder:
     def __len__(self) -> int:
         return len(self._paths)
 
-    def store(self, name: str, store: ImageStore) -> ImageRef | None:
-        """Put a picture into a store, once; None if it cannot be decoded (counted in `problems`)."""
-        if name not in self._refs:
-            self._refs[name] = self._put(self._paths[name], store)
-        return self._refs[name]
+    def store(self, names: Iterable[str], store: ImageStore) -> dict[str, ImageRef]:
+        """Put pictures into a store, several at a time; those that cannot be decoded are counted in `problems`.
 
-    def _put(self, path: Path, store: ImageStore) -> ImageRef | None:
-        try:
-            if path.stat().st_size > MAX_BYTES:
-                self.problems["picture_too_large"] += 1
-                return None
-            data = path.read_bytes()
-        except OSError:
-            self.problems["picture_unreadable"] += 1
-            return None
-        try:
-            return store.put_bytes(data)
-        except ImageError:
-            self.problems["picture_undecodable"] += 1
-            return None
+        Args:
+            names: Normalised names; ones the folder lacks are passed over.
+            store: Where the pictures go.
+        """
+        wanted = [name for name in dict.fromkeys(names) if name in self._paths and name not in self._refs]
+        with ThreadPoolExecutor(os.cpu_count() or 1) as pool:  # decoding releases the interpreter lock
+            for name, found in zip(wanted, pool.map(lambda name: _put(self._paths[name], store), wanted), strict=True):
+                self._refs[name] = found if isinstance(found, ImageRef) else None
+                if isinstance(found, str):
+                    self.problems[found] += 1
+        return {name: ref for name in names if (ref := self._refs.get(name)) is not None}
+
+
+def _put(path: Path, store: ImageStore) -> ImageRef | str:
+    """The stored picture, or why there is none."""
+    try:
+        if path.stat().st_size > MAX_BYTES:
+            return "picture_too_large"
+        data = path.read_bytes()
+    except OSError:
+        return "picture_unreadable"
+    try:
+        return store.put_bytes(data)
+    except ImageError:
+        return "picture_undecodable"
 
 
 def _walk(root: Path) -> Iterator[Path]:

@@ -17,7 +17,7 @@ _BRACES = re.compile(r"\{{2,}+|\}{2,}+")
 _PIPES = re.compile(r"\{\{|\}\}|\[\[|\]\]|\|")
 _MAX_DEPTH = 8
 """Rendered templates nested deeper than this vanish."""
-_MAX_ARGUMENTS = 500
+_MAX_ARGUMENTS = 5_000
 _PARAMETER = re.compile(r"\s*([\w .\-]{1,60}?)\s*=")
 
 MONTHS = (
@@ -70,8 +70,8 @@ def _name(text: str, start: int, end: int) -> str:
     return " ".join(name.replace("_", " ").split()).lower().removeprefix("template:")
 
 
-def arguments(call: str) -> tuple[list[str], dict[str, str]]:
-    """Positional and named arguments of a call (text between, and without, the braces)."""
+def split_parts(call: str) -> list[str]:
+    """Name and arguments of a call, as written: split at the pipes that are in no nested template or link."""
     parts: list[str] = []
     depth = place = 0
     for token in _PIPES.finditer(call):
@@ -85,9 +85,14 @@ def arguments(call: str) -> tuple[list[str], dict[str, str]]:
         else:
             depth = depth + 1 if mark in ("{{", "[[") else max(0, depth - 1)
     parts.append(call[place:])
+    return parts
+
+
+def arguments(call: str) -> tuple[list[str], dict[str, str]]:
+    """Positional and named arguments of a call (text between, and without, the braces)."""
     positional: list[str] = []
     named: dict[str, str] = {}
-    for part in parts[1:]:
+    for part in split_parts(call)[1:]:
         parameter = _PARAMETER.match(part)
         if parameter is None:
             positional.append(part.strip())

@@ -35,7 +35,7 @@ EXTRA_NAMESPACES: dict[str, int] = {
 _SPACES = re.compile(r"[\s_\u00a0\u1680\u180e\u2000-\u200a\u2028\u2029\u202f\u205f\u3000]+")
 _INVISIBLE = re.compile("[\u00ad\u200b\u200e\u200f\u202a-\u202e\u2066-\u2069\ufeff]")
 _FORBIDDEN = re.compile(r"[\[\]{}|<>\x00-\x1f\x7f\ufffd]")
-_MAX_TITLE_BYTES = 255  # MediaWiki refuses longer ones
+MAX_TITLE_BYTES = 255  # MediaWiki refuses longer ones
 _TURKIC = frozenset({"tr", "az", "kaa"})
 
 
@@ -75,6 +75,7 @@ class Site:
         base: Address prefix of pages; a title with underscores is appended.
         first_letter: Whether titles begin with a capital whatever was typed (`<case>first-letter</case>`).
         namespaces: Lower-case namespace name → number, localised names only.
+        main_page: Title of the main page, which is no article though it lies among them; empty if unknown.
     """
 
     name: str = ""
@@ -82,6 +83,7 @@ class Site:
     base: str = "https://wiki.invalid/wiki/"
     first_letter: bool = True
     namespaces: Mapping[str, int] = field(default_factory=dict)
+    main_page: str = ""
 
     def namespace(self, name: str) -> int | None:
         """Number of the namespace called `name`, or None."""
@@ -129,7 +131,7 @@ class Site:
             if prefix.strip().lower() in interwiki_prefixes():
                 return Target(TargetKind.INTERWIKI, rest.strip(), colon)
         title = self.normalise(text)
-        if not title or len(title.encode("utf-8", "replace")) > _MAX_TITLE_BYTES:
+        if not title or len(title.encode("utf-8", "replace")) > MAX_TITLE_BYTES:
             return Target(TargetKind.INVALID)
         return Target(TargetKind.ARTICLE, title, colon)
 
@@ -162,6 +164,11 @@ def other_names() -> dict[str, int]:
 def file_name(name: str) -> str:
     """The name of a picture without its namespace; these begin with a capital on every wiki."""
     return Site().normalise(name)
+
+
+def main_page(address: str) -> str:
+    """Title of the main page from its address (`<base>`)."""
+    return unquote(address.removeprefix(base_prefix(address)), errors="replace").replace("_", " ") if address else ""
 
 
 def base_prefix(address: str) -> str:

@@ -1,7 +1,7 @@
 """Wikitext to plain prose and links, in stages that are each one linear sweep over the page.
 
 `hide` takes out comments and verbatim regions, `templates.expand` the templates, `Markup.link` turns every link into a
-marked anchor, `tidy` drops the remaining inline markup, and `blocks` cuts the page into paragraphs with their sections.
+marked anchor, `tidy` drops the remaining inline markup, and `prose` cuts the page into paragraphs with their sections.
 No stage backtracks: unclosed markup is ordinary text, and hostile pages cost no more than long ones.
 """
 
@@ -9,20 +9,18 @@ from __future__ import annotations
 
 import html
 import re
-from collections.abc import Iterator
 from dataclasses import dataclass, field
 from functools import cache
 
-from opensearch_vl.wiki.language import language
-from opensearch_vl.wiki.sentences import sentence_spans
+from opensearch_vl.wiki.language import language, read_data
 from opensearch_vl.wiki.titles import Site, Target, TargetKind
 
 OPEN, MIDDLE, CLOSE, NOTE, RULE = "\ue000", "\ue001", "\ue002", "\ue003", "\ue004"
 """Marks inside half-rendered text: OPEN number MIDDLE anchor CLOSE is a link, NOTE number RULE a picture's caption."""
-_MARKS = str.maketrans("", "", OPEN + MIDDLE + CLOSE + NOTE + RULE)
+MARKS = str.maketrans("", "", OPEN + MIDDLE + CLOSE + NOTE + RULE)
 _MARK = re.compile(f"[{OPEN}-{RULE}]")
-_LINK_MARK = re.compile(f"{OPEN}(\\d+){MIDDLE}([^{OPEN}-{RULE}]*){CLOSE}")
-_NOTE_MARK = re.compile(f"{NOTE}(\\d+){RULE}")
+LINK_MARK = re.compile(f"{OPEN}(\\d+){MIDDLE}([^{OPEN}-{RULE}]*){CLOSE}")
+NOTE_MARK = re.compile(f"{NOTE}(\\d+){RULE}")
 
 _VERBATIM = ("nowiki", "pre", "math", "chem", "ce")
 _DROPPED = (
@@ -45,18 +43,10 @@ _EXTERNAL = re.compile(
 )
 _BOLD = re.compile(r"'''([^'\n]++(?:'(?!'')[^'\n]*+)*+)'''")
 _SPACE = re.compile(r"[ \t\xa0\u2000-\u200a\u202f\u3000]{2,}+|[\t\xa0\u2000-\u200a\u202f]")
-_CELL_BREAK = re.compile(r"\|\||!!")
-_EMPTY_BRACKETS = re.compile(r"\s?[(（][\s,;:–-]*+[)）]")
-_SPACE_BEFORE = re.compile(r" ++(?=[,.;:!?)](?:\s|$))")
 _MAX_DEPTH = 20
 """Links nested deeper are text; no real page comes near."""
 _PARENTHESIS = re.compile(r"\s*\([^()]*\)$")
-_FILE_OPTION = re.compile(
-    r"(?:\d*+(?:x\d++)? ?px|thumb|thumbnail|frame|framed|frameless|border|left|right|center|centre|none|upright|"
-    r"baseline|middle|sub|super|top|text-top|bottom|text-bottom|"
-    r"(?:thumb|thumbnail|upright|alt|link|page|lang|class|start|end|thumbtime)\s*=.*)",
-    re.IGNORECASE | re.DOTALL,
-)
+_FILE_OPTION = re.compile(r"\d*+(?:x\d++)? ?px|\w[\w-]{0,30}\s*=.*", re.DOTALL)
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,16 +55,6 @@ class Anchor:
 
     title: str
     text: str
-
-
-@dataclass(frozen=True, slots=True)
-class ProseLink:
-    """A link in prose with the sentence around it and the section it stands in."""
-
-    title: str
-    anchor: str
-    sentence: str
-    section: str
 
 
 @dataclass
@@ -146,11 +126,20 @@ class Markup:
 
     def _caption(self, shown: str | None) -> str:
         parts = [part.strip() for part in (shown or "").split("|")]
-        caption = next((part for part in reversed(parts) if part and not _FILE_OPTION.fullmatch(part)), "")
+        caption = next((part for part in reversed(parts) if part and not _is_option(part)), "")
         if not caption:
             return ""
         self.captions.append(caption)
         return f"{NOTE}{len(self.captions) - 1}{RULE}"
+
+
+def _is_option(part: str) -> bool:
+    return part.lower() in _image_options() or _FILE_OPTION.fullmatch(part) is not None
+
+
+@cache
+def _image_options() -> frozenset[str]:
+    return frozenset(read_data("languages")["image_options"])
 
 
 def _shown(written: str, shown: str | None, title: str) -> str:
@@ -170,7 +159,7 @@ def _link_patterns(lang: str) -> tuple[re.Pattern[str], re.Pattern[str]]:
 def hide(text: str) -> str:
     """Take out comments and references; keep `<nowiki>`, `<pre>`, `<math>` as escaped text; galleries as file links."""
     if _MARK.search(text):
-        text = text.translate(_MARKS)
+        text = text.translate(MARKS)
     if "<" not in text:
         return text
     pieces: list[str] = []
@@ -255,135 +244,4 @@ def plain(text: str) -> str:
     """Text without marks."""
     if not _MARK.search(text):
         return text
-    return _NOTE_MARK.sub("", _LINK_MARK.sub(r"\2", text)).translate(_MARKS)
-
-
-@dataclass(frozen=True, slots=True)
-class Block:
-    """A paragraph, list item, table row or caption. `heading` blocks hold a section title."""
-
-    text: str
-    kind: str
-    section: str
-
-
-def blocks(text: str, captions: list[str]) -> Iterator[Block]:
-    """Cut half-rendered text into blocks. Captions follow the block that their picture stands in."""
-    section = ""
-    paragraph: list[str] = []
-    row: list[str] = []
-    tables = 0
-
-    def flush() -> Iterator[Block]:
-        joined = [(" ".join(paragraph), "paragraph"), (" | ".join(cell for cell in row if cell.strip()), "row")]
-        paragraph.clear()
-        row.clear()
-        for whole, kind in joined:
-            yield from _with_captions(whole, kind, section, captions)
-
-    for line in text.split("\n"):
-        line = line.strip()
-        mark = line[:1]
-        if not mark:
-            if not tables:
-                yield from flush()
-        elif mark == "=" and len(line) > 2 and line[-1] == "=":
-            yield from flush()
-            tables = 0
-            section = " ".join(plain(line.strip("=")).split())
-            yield Block(section, "heading", section)
-        elif line.startswith("{|"):
-            yield from flush()
-            tables += 1
-        elif tables and line.startswith("|}"):
-            yield from flush()
-            tables -= 1
-        elif tables and mark in "|!":
-            if line.startswith(("|-", "|+")):
-                yield from flush()
-                if line.startswith("|+"):
-                    yield from _with_captions(line[2:].rpartition("|")[2].strip(), "row", section, captions)
-            else:
-                row.extend(cell.rpartition("|")[2].strip() for cell in _CELL_BREAK.split(line.lstrip("|!")))
-        elif tables and row:
-            row[-1] = f"{row[-1]} {line}"
-        elif mark in "*#:;":
-            yield from flush()
-            yield from _with_captions(line.lstrip("*#:; "), "item", section, captions)
-        elif line.startswith("----"):
-            yield from flush()
-        else:
-            paragraph.append(line)
-    yield from flush()
-
-
-def _with_captions(text: str, kind: str, section: str, captions: list[str]) -> Iterator[Block]:
-    notes = [int(number) for number in _NOTE_MARK.findall(text)] if NOTE in text else []
-    if notes:
-        text = _NOTE_MARK.sub("", text)
-    if text.strip():
-        yield Block(text, kind, section)
-    for number in notes:
-        yield from _with_captions(" ".join(tidy(captions[number]).split()), "caption", section, captions)
-
-
-@dataclass(frozen=True, slots=True)
-class Prose:
-    """Plain text of a page and the links in it, in order."""
-
-    text: str
-    links: tuple[ProseLink, ...]
-
-
-def prose(text: str, markup: Markup) -> Prose:
-    """Render half-rendered text (after `Markup.link` and `tidy`) into prose."""
-    pieces: list[str] = []
-    links: list[ProseLink] = []
-    heading = ""
-    last = ""
-    for block in blocks(text, markup.captions):
-        if block.kind == "heading":
-            heading = f"== {block.text} ==" if block.text else ""
-            continue
-        shown, found = _unmark(block.text, markup)
-        if not shown:
-            continue
-        if heading:
-            pieces += ["\n\n" if pieces else "", heading]
-            heading, last = "", "heading"
-        if pieces:
-            pieces.append("\n" if block.kind == last and last in ("item", "row") else "\n\n")
-        pieces.append(shown)
-        last = block.kind
-        if found:
-            links += _sentences(shown, found, block.section)
-    return Prose("".join(pieces), tuple(links))
-
-
-def _unmark(text: str, markup: Markup) -> tuple[str, list[tuple[int, Anchor]]]:
-    """Plain text of a block and the offsets of its links in it."""
-    pieces: list[str] = []
-    found: list[tuple[int, Anchor]] = []
-    size = place = 0
-    text = _SPACE_BEFORE.sub("", _EMPTY_BRACKETS.sub("", " ".join(text.split())))
-    if OPEN in text:
-        for mark in _LINK_MARK.finditer(text):
-            before = text[place : mark.start()].translate(_MARKS)
-            found.append((size + len(before), Anchor(markup.anchors[int(mark[1])].title, " ".join(mark[2].split()))))
-            pieces += [before, mark[2]]
-            size += len(before) + len(mark[2])
-            place = mark.end()
-    pieces.append(text[place:].translate(_MARKS))
-    return "".join(pieces), found
-
-
-def _sentences(text: str, found: list[tuple[int, Anchor]], section: str) -> list[ProseLink]:
-    spans = sentence_spans(text)
-    links = []
-    current = 0
-    for offset, anchor in found:
-        while current + 1 < len(spans) and offset >= spans[current][1]:
-            current += 1
-        start, end = spans[current] if spans else (0, len(text))
-        links.append(ProseLink(anchor.title, anchor.text, text[start:end].strip(), section))
-    return links
+    return NOTE_MARK.sub("", LINK_MARK.sub(r"\2", text)).translate(MARKS)

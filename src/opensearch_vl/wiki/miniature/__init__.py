@@ -25,6 +25,7 @@ from opensearch_vl.wiki.miniature.hubs import Hubs
 from opensearch_vl.wiki.miniature.pictures import draw_all
 from opensearch_vl.wiki.miniature.pictures.plan import Album
 from opensearch_vl.wiki.miniature.support import (
+    ListPlan,
     Page,
     disambiguation_page,
     file_page,
@@ -36,7 +37,7 @@ from opensearch_vl.wiki.miniature.support import (
 )
 from opensearch_vl.wiki.miniature.world import World
 
-__all__ = ["MiniatureInfo", "write_miniature"]
+__all__ = ["MiniatureInfo", "plan_world", "write_miniature"]
 
 MIN_PAGES, MAX_PAGES = 100, 2_000_000
 
@@ -84,16 +85,11 @@ def write_miniature(
     Raises:
         ConfigError: If `pages` is out of range.
     """
-    if not MIN_PAGES <= pages <= MAX_PAGES:
-        raise ConfigError(f"pages = {pages}: the miniature has between {MIN_PAGES} and {MAX_PAGES:,} pages.")
+    world, plans = plan_world(pages, seed)
+    album = Album(world, max_pictures)
     out = Path(out)
     images = out / "images"
     images.mkdir(parents=True, exist_ok=True)
-    hubs = Hubs(pages, seed)
-    plans = list_plans(tuple(country.title for country in hubs.countries), max(4, min(pages // 50, 200)))
-    num_shared = max(2, pages // 40)
-    world = World(pages - len(hubs.pages()) - len(plans) - num_shared, num_shared, seed, hubs)
-    album = Album(world, max_pictures)
     counts: Counter[str] = Counter()
 
     def everything() -> Iterator[Page]:
@@ -108,6 +104,20 @@ def write_miniature(
         draw_all(list(album.specs()), images, workers)
     num_pages = sum(counts[sort] for sort in ("article", "stub", "hub", "list", "disambiguation"))
     return MiniatureInfo(dump, images, num_pages, counts["file"], dict(counts))
+
+
+def plan_world(pages: int, seed: int) -> tuple[World, list[ListPlan]]:
+    """The facts and the list pages of a miniature of `pages` pages: what its dump will say.
+
+    Raises:
+        ConfigError: If `pages` is out of range.
+    """
+    if not MIN_PAGES <= pages <= MAX_PAGES:
+        raise ConfigError(f"pages = {pages}: the miniature has between {MIN_PAGES} and {MAX_PAGES:,} pages.")
+    hubs = Hubs(pages, seed)
+    plans = list_plans(tuple(country.title for country in hubs.countries), max(4, min(pages // 50, 200)))
+    num_shared = max(2, pages // 40)
+    return World(pages - len(hubs.pages()) - len(plans) - num_shared, num_shared, seed, hubs), plans
 
 
 def _pages(world: World, album: Album, lists: list[Page]) -> Iterator[tuple[str, Page]]:

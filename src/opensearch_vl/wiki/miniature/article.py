@@ -75,7 +75,7 @@ def _infobox(world: World, entity: int, narrator: Narrator, pictures: tuple[Pict
         if relation.inverse and len(multi.setdefault(relation.inverse, [])) < MAX_INVERSE:
             multi[relation.inverse].append(narrator.link(source, plain=True))
     facts = [(key, _note(markup.listing(links, rng.choice(markup.LIST_STYLES)), rng)) for key, links in multi.items()]
-    facts += [(attribute.key, _note(value.wikitext, rng)) for attribute, value in world.attributes_of(entity)]
+    facts += [(attribute.key, _note(value.wikitext, rng)) for attribute, value in narrator.literals]
     facts += _hub_facts(world, entity, kind, rng)
     rng.shuffle(facts)
     return markup.infobox(kind.template, rows + facts, rng)
@@ -96,7 +96,7 @@ def _image_value(picture: PictureSpec, rng: random.Random) -> str:
 def _note(value: str, rng: random.Random) -> str:
     luck = rng.random()
     if luck < 0.05:
-        return value + "<ref name=\"register\">Register of Works, vol.&nbsp;3</ref>"
+        return value + '<ref name="register">Register of Works, vol.&nbsp;3</ref>'
     return value + " <!-- checked -->" if luck < 0.08 else value
 
 
@@ -122,7 +122,11 @@ def hub_title(hubs: Hubs, profession: str) -> str:
 def _professions(kind: Kind, world: World, entity: int) -> list[str]:
     first = entity % len(kind.professions)
     second = (first + 1) % len(kind.professions)
-    return [kind.professions[first]] if first == second or entity % 3 else [kind.professions[first], kind.professions[second]]
+    return (
+        [kind.professions[first]]
+        if first == second or entity % 3
+        else [kind.professions[first], kind.professions[second]]
+    )
 
 
 def family_of(world: World, entity: int) -> str:
@@ -142,18 +146,24 @@ def lead(world: World, entity: int, narrator: Narrator) -> str:
     period = markup.link(f"{world.year(entity) // 10 * 10}s") if hubs.decades else markup.link(decade, "its century")
     name = f"'''{world.name(entity)}'''{also}"
     if kind.domain == "Person":
-        trades = markup.enumeration([markup.link(hub_title(hubs, word), word) for word in _professions(kind, world, entity)])
+        trades = markup.enumeration(
+            [markup.link(hub_title(hubs, word), word) for word in _professions(kind, world, entity)]
+        )
         article_word = "an" if country[0] in "AEIOU" else "a"
         opening = f"{name} was {article_word} {people} {trades}, best known for work of the {period}."
     elif kind.domain == "Organism":
-        opening = f"{name} is a {kind.name} of the family {markup.link(family_of(world, entity))}, native to [[{country}]]."
+        opening = (
+            f"{name} is {kind.a_noun} of the family {markup.link(family_of(world, entity))}, native to [[{country}]]."
+        )
         opening += f" It became known to science in the {period}."
     elif kind.domain == "Artifact":
         material = hubs.materials[entity % len(hubs.materials)]
         made = markup.link(material, material.lower()) if rng.random() < 0.5 else f"[[{material.lower()}]]"
-        opening = f"{name} is a {kind.name} from [[{country}]], worked in {made}, known since the {period}."
+        opening = f"{name} is {kind.a_noun} from [[{country}]], worked in {made}, known since the {period}."
     else:
-        opening = f"{name} is a {kind.name} in [[{country}]]." + (f" Its best years were the {period}." if rng.random() < 0.6 else "")
+        opening = f"{name} is {kind.a_noun} in [[{country}]]." + (
+            f" Its best years were the {period}." if rng.random() < 0.6 else ""
+        )
     return opening + others
 
 
@@ -175,12 +185,15 @@ def _sections(world: World, entity: int, narrator: Narrator, pictures: tuple[Pic
     if len(pictures) > 1:
         country = markup.link(_country(world, entity))
         rows = "".join(f"File:{picture.file}|{picture.caption}, {country}\n" for picture in pictures[1:])
-        out.insert(1, f"<gallery mode=\"packed\">\n{rows}</gallery>")
+        out.insert(1, f'<gallery mode="packed">\n{rows}</gallery>')
     elif pictures and rng.random() < 0.15:
-        out.insert(1, f"[[File:{pictures[0].file}|thumb|left|upright=1.2|{pictures[0].caption} in {markup.link(_country(world, entity))}]]")
+        out.insert(
+            1,
+            f"[[File:{pictures[0].file}|thumb|left|upright|{pictures[0].caption} in [[{_country(world, entity)}]]]]",
+        )
     if rng.random() < 0.12:
-        rows = [(str(world.year(entity) + step), markup.link(world.titles[entity])) for step in (1, 4, 9)]
-        out.append(markup.table(rng, "Entries in the register", rows))
+        entries = [(str(world.year(entity) + step), markup.link(world.titles[entity])) for step in (1, 4, 9)]
+        out.append(markup.table(rng, "Entries in the register", entries))
     return out
 
 
@@ -188,16 +201,18 @@ def _tail(world: World, entity: int, rng: random.Random) -> list[str]:
     kind, country, year = world.kind(entity), _country(world, entity), world.year(entity)
     out = []
     if rng.random() < 0.15:
-        out.append(f"== See also ==\n* [[List of {kind.name}s in {country}]]\n* [[Outline of {country}]]")
+        out.append(f"== See also ==\n* [[List of {kind.plural} in {country}]]\n* [[Outline of {country}]]")
     if rng.random() < 0.7:
         out.append("== References ==\n{{reflist}}")
     if rng.random() < 0.3:
-        out.append("== External links ==\n* [https://register.invalid/entry Entry in the register]\n* {{Official website|https://entry.invalid}}")
+        out.append(
+            "== External links ==\n* [https://register.invalid/entry Entry in the register]\n* {{Official website|https://entry.invalid}}"
+        )
     footer = [f"{{{{{country} topics}}}}"] if rng.random() < 0.3 else []
     if kind.domain == "Person":
         given = world.name(entity).removesuffix(world.stems[entity]).strip()
         footer.append(f"{{{{DEFAULTSORT:{world.stems[entity]}, {given}}}}}")
-    footer += [f"[[Category:{kind.name.capitalize()}s in {country}]]", f"[[Category:{year // 10 * 10}s]]"]
+    footer += [f"[[Category:{kind.plural.capitalize()} in {country}]]", f"[[Category:{year // 10 * 10}s]]"]
     if rng.random() < 0.1:
         footer.append(f"[[fr:{world.name(entity)}]]")
     out.append("\n".join(footer))
@@ -206,6 +221,6 @@ def _tail(world: World, entity: int, rng: random.Random) -> list[str]:
 
 def _stub(world: World, entity: int, narrator: Narrator) -> str:
     kind, country = world.kind(entity), _country(world, entity)
-    text = f"'''{world.name(entity)}''' is a {kind.name} in [[{country}]]."
+    text = f"'''{world.name(entity)}''' is {kind.a_noun} in [[{country}]]."
     said = " ".join(narrator.mentions()[:3])
-    return f"{text} {said}\n\n{{{{{country}-stub}}}}\n[[Category:{kind.name.capitalize()}s in {country}]]"
+    return f"{text} {said}\n\n{{{{{country}-stub}}}}\n[[Category:{kind.plural.capitalize()} in {country}]]"

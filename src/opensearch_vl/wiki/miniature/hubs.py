@@ -1,6 +1,6 @@
 """Hub pages: countries, professions, materials, families, eras, decades and years, which very many pages link to.
 
-A walk must not pass through them (RECIPE 3.1): "a person born in Ostria" describes hundreds of entities. Their texts
+A walk must not pass through them (paper, 3.1): "a person born in Ostria" describes hundreds of entities. Their texts
 are short and name few entities.
 """
 
@@ -23,9 +23,11 @@ MIN_PAGES_FOR_24 = 50_000
 """From here on the world has 24 countries instead of 8."""
 
 _EIGHT = ("Ostria", "Velia", "Karvonia", "Tolua", "Gwyntha", "Azmeria", "Thessia", "Ruvenia")
-_PROFESSIONS = ("Architect", "Painter", "Sculptor", "Engraver", "Botanist", "Naturalist", "Zoologist", "Physician", "Engineer",
-                "Clockmaker", "Cartographer", "Politician", "Novelist", "Poet", "Historian", "Explorer", "Archaeologist",
-                "Philanthropist")  # fmt: skip
+_PROFESSIONS = (
+    "Architect", "Painter", "Botanist", "Engineer", "Politician", "Explorer", "Sculptor", "Engraver", "Naturalist",
+    "Zoologist", "Physician", "Clockmaker", "Cartographer", "Novelist", "Poet", "Historian", "Archaeologist",
+    "Philanthropist",
+)  # fmt: skip
 _MATERIALS = ("Bronze", "Alabaster", "Limewood", "Earthenware", "Granite", "Brass", "Porcelain", "Slate")
 _ERAS = ("19th century", "20th century", "Copper Age", "Age of Lanterns", "Harbour Period", "Long Peace")
 
@@ -82,7 +84,10 @@ class Hubs:
         found: list[str] = []
         while len(found) < 10:
             language = names.LANGUAGES[len(found) % 8]
-            title = names.ascii_title(names.coin(rng, language)).rstrip("aeiou").capitalize() + ("idae", "aceae")[len(found) % 2]
+            title = (
+                names.ascii_title(names.coin(rng, language)).rstrip("aeiou").capitalize()
+                + ("idae", "aceae")[len(found) % 2]
+            )
             if title not in found:
                 found.append(title)
         return tuple(found)

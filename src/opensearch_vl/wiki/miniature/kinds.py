@@ -13,6 +13,8 @@ _EXTRA_TAGS = {
     "finder": ("explorer", "scientist"),
     "sitter": ("person", "building", "mountain"),
     "water": ("river",),
+    "exhibit": ("object", "artwork"),
+    "novelty": ("object", "artwork", "organism"),
 }
 """Tags that join others, so that the kinds themselves stay readable."""
 

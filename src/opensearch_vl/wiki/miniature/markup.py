@@ -5,7 +5,12 @@ from __future__ import annotations
 import random
 
 LIST_STYLES = ("br", "ubl", "plainlist", "comma", "hlist")
-_CITED = ("Annals of the Provinces", "The Traveller's Handbook", "Proceedings of the Learned Society", "Register of Works")
+_CITED = (
+    "Annals of the Provinces",
+    "The Traveller's Handbook",
+    "Proceedings of the Learned Society",
+    "Register of Works",
+)
 
 
 def link(title: str, text: str | None = None, section: str = "") -> str:
@@ -55,7 +60,7 @@ def reference(rng: random.Random, year: int) -> str:
         case 0:
             return f"<ref>{{{{cite book |title={book} |year={year} |page={page}}}}}</ref>"
         case 1:
-            return f"<ref name=\"r{page}\">{book}, vol.&nbsp;{page % 30 + 1}, p.&nbsp;{page}.</ref>"
+            return f'<ref name="r{page}">{book}, vol.&nbsp;{page % 30 + 1}, p.&nbsp;{page}.</ref>'
         case 2:
             return f"<ref>[https://archive.invalid/item/{page} ''{book}''], retrieved 3 March 2021</ref>"
         case _:
@@ -88,7 +93,7 @@ def hazard(rng: random.Random, title: str, missing: str) -> str:
         case 7:
             return "{{clear}}"
         case _:
-            return f"<code>[[{missing}]]</code> &amp; <small>other marks</small> are explained in the [[Help:Contents|help]]."
+            return f"<code>[[{missing}]]</code> &amp; <small>other marks</small>: see the [[Help:Contents|help]]."
 
 
 def table(rng: random.Random, caption: str, rows: list[tuple[str, str]]) -> str:

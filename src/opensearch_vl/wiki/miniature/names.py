@@ -1,4 +1,4 @@
-"""Coined names: pronounceable words from eight invented languages, so that no name of the world means anything outside it.
+"""Coined names: pronounceable words from eight invented languages, so that no name means anything outside this world.
 
 A language model cannot have seen these words, hence cannot answer from memory; the tools are the only way in. Two
 languages can be written in Greek or Cyrillic letters, most use accents, and every word comes from the generator that
@@ -12,7 +12,9 @@ import re
 import unicodedata
 from dataclasses import dataclass
 
-_CRUDE = re.compile(r"nig|fuc|fuk|shit|cun|rap[ei]|penis|anal|tit|cum|dick|kak|slut|nazi|pis|poo|sex|hor[eé]|bast|kike|coon|ass$")
+_CRUDE = re.compile(
+    r"nig|fuc|fuk|shit|cun|rap[ei]|penis|anal|tit|cum|dick|kak|slut|nazi|pis|poo|sex|hor[eé]|bast|kike|coon|ass$"
+)
 """Letter runs that a pronounceable-word generator produces by accident and nobody wants in an encyclopedia."""
 
 
@@ -44,8 +46,10 @@ class Language:
 
 
 def _language(name: str, *sounds: str, script: str = "Latin") -> Language:
-    parts = [tuple("" if sound == "-" else sound for sound in group.split()) for group in sounds]
-    return Language(name, *parts, script=script)
+    onsets, vowels, codas, places, surnames, women, men = (
+        tuple("" if sound == "-" else sound for sound in group.split()) for group in sounds
+    )
+    return Language(name, onsets, vowels, codas, places, surnames, women, men, script)
 
 
 LANGUAGES = (
@@ -67,13 +71,14 @@ LANGUAGES = (
               "ovsk ino gorsk ets aya", "ov in sky enko uk", "a iya ina usha", "im ei or il", script="Cyrillic"),
 )  # fmt: skip
 
-_GREEK = [("th", "θ"), ("ei", "ει"), ("x", "ξ"), ("ou", "ου"), ("ph", "φ"), ("k", "κ"), ("g", "γ"), ("d", "δ"), ("h", "")] + list(
-    zip("abeiylmnoprstzu", "αβειυλμνοπρστζυ", strict=True)
+_GREEK = (
+    *(("th", "θ"), ("ei", "ει"), ("x", "ξ"), ("ou", "ου"), ("ph", "φ"), ("k", "κ"), ("g", "γ"), ("d", "δ"), ("h", "")),
+    *zip("abeiylmnoprstzu", "αβειυλμνοπρστζυ", strict=True),
 )
-_CYRILLIC = [("sk", "ск"), ("ya", "я"), ("sh", "ш"), ("zh", "ж"), ("iy", "ий"), ("h", "х")] + list(
-    zip("abvgdeziyklmnoprstuf", "абвгдезийклмнопрстуф", strict=True)
+_CYRILLIC = (
+    *(("sk", "ск"), ("ya", "я"), ("sh", "ш"), ("zh", "ж"), ("iy", "ий"), ("h", "х")),
+    *zip("abvgdeziyklmnoprstuf", "абвгдезийклмнопрстуф", strict=True),
 )
-
 
 _VOWELS = "aeiouyöäüāōı"
 
@@ -83,7 +88,7 @@ def _syllables(rng: random.Random, language: Language, number: int) -> str:
     word = ""
     for nth in range(number):
         onset, vowel = rng.choice(language.onsets), rng.choice(language.vowels)
-        if word and word[-1] not in _VOWELS and (len(onset) > 1 or len(word) > 1 and word[-2] not in _VOWELS):
+        if word and word[-1] not in _VOWELS and (len(onset) > 1 or (len(word) > 1 and word[-2] not in _VOWELS)):
             onset = onset[:1] if word[-2:-1] in _VOWELS and onset[:1] != word[-1] else ""
         word += onset + vowel
         if nth == 0 or rng.random() < 0.4:
@@ -100,21 +105,21 @@ def coin(rng: random.Random, language: Language, syllables: int = 2) -> str:
 
 
 def place(rng: random.Random, language: Language, syllables: int = 2) -> str:
-    """A place name."""
-    return _finish(rng, language, syllables, language.places)
+    """A place name of six letters or more: shorter ones are too often words or towns of the real world."""
+    return _finish(rng, language, syllables, language.places, 6)
 
 
 def surname(rng: random.Random, language: Language, syllables: int = 2) -> str:
     """A family name."""
-    return _finish(rng, language, syllables, language.surnames)
+    return _finish(rng, language, syllables, language.surnames, 5)
 
 
 def given(rng: random.Random, language: Language, female: bool) -> str:
     """A given name."""
-    return _finish(rng, language, 1, language.women if female else language.men)
+    return _finish(rng, language, 1, language.women if female else language.men, 4)
 
 
-def _finish(rng: random.Random, language: Language, syllables: int, endings: tuple[str, ...]) -> str:
+def _finish(rng: random.Random, language: Language, syllables: int, endings: tuple[str, ...], shortest: int) -> str:
     while True:
         stem, ending = _syllables(rng, language, syllables), rng.choice(endings)
         if ending[0] in _VOWELS:
@@ -122,7 +127,7 @@ def _finish(rng: random.Random, language: Language, syllables: int, endings: tup
         elif len(stem) > 2 and stem[-1] not in _VOWELS and stem[-2] not in _VOWELS:
             stem = stem[:-1]
         word = stem + ending
-        if len(word) >= 4 and not _CRUDE.search(plain(word)):
+        if len(word) >= shortest and not _CRUDE.search(plain(word)):
             return word[0].upper() + word[1:]
 
 

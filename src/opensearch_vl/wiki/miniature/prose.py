@@ -6,14 +6,14 @@ import random
 import re
 from collections.abc import Callable
 
-from opensearch_vl.seeds import generator
+from opensearch_vl.seeds import derive
 from opensearch_vl.wiki.miniature import markup
 from opensearch_vl.wiki.miniature.schema import Relation
 from opensearch_vl.wiki.miniature.world import World
 
 MENTION_SHARE = 0.85
 """Probability that a page speaks of an entity whose infobox names it: what makes "search the bridge's real name" a
-shortcut, which fuzzing then closes (RECIPE 3.3)."""
+shortcut, which fuzzing then closes (paper, section 3.3)."""
 MAX_MENTIONS = 30
 """A page speaks of at most this many such entities."""
 STATED_SHARE = 0.9
@@ -34,6 +34,7 @@ class Narrator:
     def __init__(self, world: World, entity: int, rng: random.Random) -> None:
         self.world, self.entity, self.rng = world, entity, rng
         self.kind = world.kind(entity)
+        self.literals = world.attributes_of(entity)
 
     def link(self, target: int, *, plain: bool = False) -> str:
         """A link to an entity: by its title, piped, through a redirect, or to a section; `plain` for infoboxes."""
@@ -55,8 +56,6 @@ class Narrator:
                 return markup.link(title, name, "History")
             case 3:
                 return markup.link(title, f"the {world.kind(target).name} {name}")
-            case 4 if name == title:
-                return f"[[{title}]]'s namesake" if rng.random() < 0.05 else f"[[{title}]]"
             case _:
                 return markup.link(title, shown)
 
@@ -100,7 +99,7 @@ class Narrator:
         """Sentences on the literals of the infobox."""
         return [
             self.sentence(attribute.prose, value=self.date(value.plain))
-            for attribute, value in self.world.attributes_of(self.entity)
+            for attribute, value in self.literals
             if attribute.prose and self.rng.random() < STATED_SHARE
         ]
 
@@ -127,7 +126,7 @@ class Narrator:
 
 def mentioned(world: World, source: int, target: int) -> bool:
     """Whether the page of `target` speaks of `source`; depends on the pair only, not on when a page is written."""
-    return generator(world.seed, "mention", source, target).random() < MENTION_SHARE
+    return derive(world.seed, "mention", source, target) < MENTION_SHARE * 2**63
 
 
 def paragraphs(sentences: list[str], rng: random.Random, open_with: Callable[[], str] | None = None) -> list[str]:

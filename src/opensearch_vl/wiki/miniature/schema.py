@@ -41,7 +41,7 @@ class Relation:
 
 @dataclass(frozen=True, slots=True)
 class Attribute:
-    """A literal of the infobox, and how prose states it ({s}, {n} as in `Relation`, {v} the value; "" = infobox only)."""
+    """A literal of the infobox and its prose ({s}, {n} as in `Relation`, {v} the value; "" for no sentence)."""
 
     key: str
     make: Maker
@@ -81,6 +81,20 @@ class Kind:
     filler: tuple[str, ...]
     professions: tuple[str, ...] = ()
 
+    @property
+    def plural(self) -> str:
+        """The noun's plural."""
+        if self.name == "fish":
+            return "fish"
+        if self.name.endswith("y") and self.name[-2] not in "aeiou":
+            return self.name[:-1] + "ies"
+        return self.name + ("es" if self.name.endswith(("ch", "x")) else "s")
+
+    @property
+    def a_noun(self) -> str:
+        """The noun with its article: ``"an island"``."""
+        return f"{'an' if self.name[0] in 'aeio' else 'a'} {self.name}"
+
 
 def relation(
     key: str,
@@ -94,4 +108,6 @@ def relation(
     exclusive: bool = False,
 ) -> Relation:
     """A `Relation` whose sentences are written in one string, separated by ``|``."""
-    return Relation(key, tag, share, tuple(forward.split("|")), tuple(backward.split("|")), inverse, at_most, mutual, exclusive)
+    return Relation(
+        key, tag, share, tuple(forward.split("|")), tuple(backward.split("|")), inverse, at_most, mutual, exclusive
+    )

@@ -40,7 +40,7 @@ class ListPlan:
 def list_plans(countries: tuple[str, ...], number: int) -> list[ListPlan]:
     """The first `number` list pages, of all four sorts in turn."""
     lists = [
-        ListPlan(f"List of {kind.name}s in {title}", kind.name, place, None)
+        ListPlan(f"List of {kind.plural} in {title}", kind.name, place, None)
         for kind in KINDS
         for place, title in enumerate(countries)
     ]
@@ -107,11 +107,12 @@ def redirect_pages(world: World, entity: int) -> Iterator[Page]:
 
 def file_page(picture: PictureSpec) -> Page:
     """The description page of a picture, with author and licence as Commons writes them."""
+    licence = f"self|{picture.licence}" if picture.licence.startswith("cc") else picture.licence
     text = (
         "== {{int:filedesc}} ==\n{{Information\n"
         f"|description = {{{{en|1={picture.caption_plain}}}}}\n|date = 2021-03-03\n|source = {{{{own}}}}\n"
         f"|author = [[User:{picture.author}|{picture.author}]]\n|permission = \n}}}}\n\n"
-        f"== {{{{int:license-header}}}} ==\n{{{{{'self|' if picture.licence.startswith('cc') else ''}{picture.licence}}}}}\n"
+        f"== {{{{int:license-header}}}} ==\n{{{{{licence}}}}}\n"
     )
     return Page(f"File:{picture.file}", 6, text)
 
@@ -131,16 +132,22 @@ def hub_page(world: World, hub: HubPage) -> Page:
                 and world.kind(entity).name == "town"
             ][:3]
             capital = markup.link(world.titles[towns[0] if towns else first])
-            box = markup.infobox("Infobox country", [("conventional_long_name", f"Commonwealth of {hub.title}"), ("capital", capital),
-                                 ("official_languages", hubs.countries[hub.number].language.name),
-                                 ("area_km2", f"{rng.randint(20_000, 900_000):,}")], rng)  # fmt: skip
-            text = f"{box}\n'''{hub.title}''' is a country. Its capital is {capital}. It went through the [[{hubs.eras[0]}]] in peace."
+            rows = [
+                ("conventional_long_name", f"Commonwealth of {hub.title}"),
+                ("capital", capital),
+                ("official_languages", hubs.countries[hub.number].language.name),
+                ("area_km2", f"{rng.randint(20_000, 900_000):,}"),
+            ]
+            box = markup.infobox("Infobox country", rows, rng)
+            text = f"{box}\n'''{hub.title}''' is a country. Its capital is {capital}."
         case "profession":
-            text = f"A '''{hub.title.lower()}''' is a person who works in the trade of the same name. The trade is old in [[{country}]]."
+            text = f"A '''{hub.title.lower()}''' works in the trade of that name, which is old in [[{country}]]."
         case "material":
             text = f"'''{hub.title}''' is a material used for objects of every kind, above all in [[{country}]]."
         case "family":
-            text = f"'''{hub.title}''' is a family of living things. Its members are found from [[{country}]] to the sea."
+            text = (
+                f"'''{hub.title}''' is a family of living things. Its members are found from [[{country}]] to the sea."
+            )
         case "era":
             text = f"The '''{hub.title}''' is a period of history. It began late in [[{country}]]."
         case "decade":
@@ -156,10 +163,19 @@ def noise_pages(world: World) -> Iterator[Page]:
     """Pages outside the article namespace, which link to articles and must not count as any."""
     some = [world.titles[(step * 37) % world.num_entities] for step in range(12)]
     links = "\n".join(f"* [[{title}]]" for title in some)
-    for kind in KINDS:
-        yield Page(f"Template:{kind.template}", 10, f"<includeonly>{{{{Infobox|title={{{{{{name}}}}}}}}}}</includeonly><noinclude>For a {kind.name}, see [[{some[0]}]].</noinclude>")
+    for template, noun in {kind.template: kind.name for kind in KINDS}.items():
+        yield Page(
+            f"Template:{template}",
+            10,
+            "<includeonly>{{Infobox|title={{{name}}}}}</includeonly>"
+            f"<noinclude>For a {noun}, see [[{some[0]}]].</noinclude>",
+        )
     for country in world.hubs.countries:
-        yield Page(f"Template:{country.title} topics", 10, f"{{{{Navbox|title=[[{country.title}]]|list1={' · '.join(f'[[{title}]]' for title in some)}}}}}")
+        yield Page(
+            f"Template:{country.title} topics",
+            10,
+            f"{{{{Navbox|title=[[{country.title}]]|list1={' · '.join(f'[[{title}]]' for title in some)}}}}}",
+        )
         yield Page(f"Category:{country.title}", 14, f"Pages on [[{country.title}]].\n[[Category:Countries]]")
         yield Page(f"Portal:{country.title}", 100, f"Welcome to the portal of [[{country.title}]].\n{links}")
     yield Page("Help:Contents", 12, f"How to write about [[{some[1]}]].")

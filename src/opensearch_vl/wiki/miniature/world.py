@@ -36,7 +36,7 @@ STUB_SHARE = 0.04
 
 @dataclass(frozen=True, slots=True)
 class Alias:
-    """A redirect: its title, the title it points at (another alias in a chain), and whether the lead shows it in bold."""
+    """A redirect: its title, what it points at (another alias in a chain), and whether the lead shows it in bold."""
 
     title: str
     target: str
@@ -171,7 +171,8 @@ class World:
             if rng.random() < 0.3:
                 wanted.append((rng.choice(kind.title).format(names.place(rng, language)), True))
         if language.script != "Latin" and rng.random() < 0.5:
-            self.native[entity] = names.transliterate(name, language.script)
+            own = name if kind.domain == "Person" else self.stems[entity]
+            self.native[entity] = names.transliterate(own, language.script)
             wanted.append((self.native[entity], True))
         if names.ascii_title(title) != title:
             wanted.append((names.ascii_title(title), False))

@@ -15,7 +15,16 @@ from PIL import Image
 
 from opensearch_vl.images import encode_png
 from opensearch_vl.seeds import generator
-from opensearch_vl.wiki.miniature.pictures import buildings, creatures, lettering, places, things
+from opensearch_vl.wiki.miniature.pictures import (
+    animals,
+    buildings,
+    lettering,
+    places,
+    portraits,
+    small_life,
+    things,
+    waterside,
+)
 from opensearch_vl.wiki.miniature.pictures.canvas import Canvas, Painter
 from opensearch_vl.wiki.miniature.pictures.plan import PictureSpec
 
@@ -23,22 +32,22 @@ __all__ = ["PAINTERS", "draw", "draw_all"]
 
 PAINTERS: dict[str, Painter] = {
     "facade": buildings.facade,
-    "bridge": buildings.bridge,
-    "lighthouse": buildings.lighthouse,
+    "bridge": waterside.bridge,
+    "lighthouse": waterside.lighthouse,
     "town": places.town,
     "town_map": places.town_map,
     "landscape": places.landscape,
-    "bird": creatures.bird,
-    "mammal": creatures.mammal,
-    "fish": creatures.fish,
-    "butterfly": creatures.butterfly,
-    "flower": creatures.flower,
+    "bird": animals.bird,
+    "mammal": animals.mammal,
+    "fish": animals.fish,
+    "butterfly": small_life.butterfly,
+    "flower": small_life.flower,
     "vessel": things.vessel,
     "mask": things.mask,
     "shield": things.shield,
     "clock": things.clock,
     "painting": things.painting,
-    "portrait": things.portrait,
+    "portrait": portraits.portrait,
 }
 MIN_POOL = 64
 """Fewer pictures are drawn in this process: starting others would take longer."""

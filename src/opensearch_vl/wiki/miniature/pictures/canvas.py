@@ -99,8 +99,12 @@ class Canvas:
         box = [x0 * SCALE, y0 * SCALE, x1 * SCALE - 1, y1 * SCALE - 1]
         if box[2] <= box[0] or box[3] <= box[1]:
             return
-        self.pen.rounded_rectangle(box, min(radius * SCALE, (box[2] - box[0]) / 2, (box[3] - box[1]) / 2), fill, outline,
-                                   max(1, round(width * SCALE)) if outline else 0)  # fmt: skip
+        stroke = max(1, round(width * SCALE)) if outline else 0
+        if radius == 0:
+            self.pen.rectangle(box, fill, outline, stroke)
+            return
+        corner = min(radius * SCALE, (box[2] - box[0]) / 2, (box[3] - box[1]) / 2)
+        self.pen.rounded_rectangle(box, corner, fill, outline, stroke)
 
     def poly(self, points: Sequence[Point], fill: Colour, outline: Colour | None = None, width: float = 1) -> None:
         """A filled polygon."""
@@ -138,20 +142,21 @@ class Canvas:
         """A line of text."""
         self.pen.text((x * SCALE, y * SCALE), text, fill, font(round(size_px * SCALE), bold), anchor)
 
-    def sky(self, top: Colour, bottom: Colour, until: float, bands: int = 9) -> None:
+    def sky(self, top: Colour, bottom: Colour, until: float, bands: int = 22) -> None:
         """A stepped gradient down to `until`: flat areas, small files."""
         for nth in range(bands):
             y0, y1 = until * nth / bands, until * (nth + 1) / bands
             self.rect(0, y0, self.width, y1 + 1, mix(top, bottom, nth / (bands - 1)))
 
     def through(self, shape: Paint, paint: Paint) -> None:
-        """Lay down what `paint` draws, inside the white of what `shape` draws only."""
+        """Lay down what `paint` draws (all of it: it starts from black) inside the white of what `shape` draws."""
         mask = Canvas(self.width, self.height, (0, 0, 0))
         shape(mask)
         layer = Canvas(self.width, self.height, (0, 0, 0))
-        layer.image.paste(self.image)
         paint(layer)
-        self.image.paste(layer.image, (0, 0), mask.image.convert("L"))
+        box = mask.image.getbbox()
+        if box is not None:
+            self.image.paste(layer.image.crop(box), box[:2], mask.image.crop(box).convert("L"))
 
     def finish(self) -> Image.Image:
         """The picture at its final size."""

@@ -8,11 +8,24 @@ from __future__ import annotations
 
 import math
 import random
+from collections.abc import Sequence
 
 from PIL import Image, ImageFilter
 
 from opensearch_vl.wiki.miniature.pictures.buildings import clock_face
-from opensearch_vl.wiki.miniature.pictures.canvas import INK, PALETTES, PAPER, SCALE, SKIES, Canvas, Colour, fit, mix, rgb
+from opensearch_vl.wiki.miniature.pictures.canvas import (
+    INK,
+    PALETTES,
+    PAPER,
+    SCALE,
+    SKIES,
+    Canvas,
+    Colour,
+    Point,
+    fit,
+    mix,
+    rgb,
+)
 from opensearch_vl.wiki.miniature.pictures.ornament import band, mosaic, motif, star
 from opensearch_vl.wiki.miniature.pictures.plan import Lettering
 from opensearch_vl.wiki.miniature.pictures.scenery import cloud, hills, pavement, person, tree
@@ -23,7 +36,9 @@ BLUR_PX = 1.6
 """Standard deviation of the blur of slightly blurred lettering."""
 
 
-def lettered(scene: str, rng: random.Random, width_px: int, height_px: int, text: str, lettering: Lettering) -> Image.Image:
+def lettered(
+    scene: str, rng: random.Random, width_px: int, height_px: int, text: str, lettering: Lettering
+) -> Image.Image:
     """The series' scene with `text` on its sign.
 
     Args:
@@ -65,7 +80,10 @@ def _station_sign(canvas: Canvas, rng: random.Random) -> Sign:
         cloud(canvas, rng.uniform(0, w), h * rng.uniform(0.05, 0.16), w * 0.09, rng)
     wall = mix(rng.choice(palette), PAPER, 0.55)
     canvas.rect(w * 0.06, h * 0.3, w * 0.94, ground, wall)
-    canvas.poly([(w * 0.02, h * 0.3), (w * 0.12, h * 0.16), (w * 0.88, h * 0.16), (w * 0.98, h * 0.3)], mix(palette[1], INK, 0.3))
+    canvas.poly(
+        [(w * 0.02, h * 0.3), (w * 0.12, h * 0.16), (w * 0.88, h * 0.16), (w * 0.98, h * 0.3)],
+        mix(palette[1], INK, 0.3),
+    )
     canvas.rect(w * 0.44, h * 0.06, w * 0.56, h * 0.28, wall, INK, 2)
     clock_face(canvas, w * 0.5, h * 0.15, w * 0.042, rng)
     band(canvas, w * 0.06, h * 0.3, w * 0.94, h * 0.345, rng, palette, mix(wall, PAPER, 0.5))
@@ -93,9 +111,23 @@ def _road_sign(canvas: Canvas, rng: random.Random) -> Sign:
     canvas.poly([(w * 0.5, horizon), (w * 0.54, horizon), (w * 0.95, h), (w * 0.5, h)], rgb("6e6a66"))
     for nth in range(5):
         t = 0.1 + nth * 0.2
-        canvas.poly([(w * (0.52 + 0.19 * t), horizon + (h - horizon) * t), (w * (0.525 + 0.2 * t), horizon + (h - horizon) * t), (w * (0.54 + 0.22 * t), horizon + (h - horizon) * (t + 0.1)), (w * (0.53 + 0.2 * t), horizon + (h - horizon) * (t + 0.1))], PAPER)
+        canvas.poly(
+            [
+                (w * (0.52 + 0.19 * t), horizon + (h - horizon) * t),
+                (w * (0.525 + 0.2 * t), horizon + (h - horizon) * t),
+                (w * (0.54 + 0.22 * t), horizon + (h - horizon) * (t + 0.1)),
+                (w * (0.53 + 0.2 * t), horizon + (h - horizon) * (t + 0.1)),
+            ],
+            PAPER,
+        )
     for _ in range(7):
-        tree(canvas, rng.choice((rng.uniform(0, w * 0.4), rng.uniform(w * 0.85, w))), h * rng.uniform(0.66, 0.95), h * rng.uniform(0.14, 0.3), rng)
+        tree(
+            canvas,
+            rng.choice((rng.uniform(0, w * 0.4), rng.uniform(w * 0.85, w))),
+            h * rng.uniform(0.66, 0.95),
+            h * rng.uniform(0.14, 0.3),
+            rng,
+        )
     for x in (w * 0.18, w * 0.8):
         canvas.rect(x - 6, h * 0.3, x + 6, h * 0.86, rgb("8b8f94"), INK, 1)
     blue = rng.choice((rgb("1d4e89"), rgb("1b6b4a"), rgb("f3d34a"), rgb("f7f3e8")))
@@ -117,11 +149,18 @@ def _plaque(canvas: Canvas, rng: random.Random) -> Sign:
         x = -rng.uniform(10, 40) - (row % 2) * 20
         while x < w:
             wide = rng.uniform(44, 62)
-            canvas.rect(x + 2, h * row / rows + 2, x + wide - 2, h * (row + 1) / rows - 2, mix(brick, INK, rng.uniform(0, 0.25)))
+            canvas.rect(
+                x + 2, h * row / rows + 2, x + wide - 2, h * (row + 1) / rows - 2, mix(brick, INK, rng.uniform(0, 0.25))
+            )
             x += wide
     for side in (0.03, 0.88):
         for _ in range(14):
-            canvas.disc(w * (side + rng.uniform(0, 0.09)), h * rng.uniform(0, 1), rng.uniform(7, 15), mix(rgb("588157"), rng.choice(palette), 0.2))
+            canvas.disc(
+                w * (side + rng.uniform(0, 0.09)),
+                h * rng.uniform(0, 1),
+                rng.uniform(7, 15),
+                mix(rgb("588157"), rng.choice(palette), 0.2),
+            )
     brass = mix(rgb("e3cf9c"), rng.choice(palette), 0.12)
     canvas.rect(w * 0.13, h * 0.2, w * 0.87, h * 0.8, mix(brass, INK, 0.6), radius=16)
     canvas.rect(w * 0.14, h * 0.21, w * 0.86, h * 0.79, brass, mix(brass, INK, 0.4), 3, 14)
@@ -180,17 +219,24 @@ def _plaque_at_an_angle(canvas: Canvas, rng: random.Random, text: str) -> Image.
     near, far = rng.uniform(0.0, 0.05), rng.uniform(0.16, 0.24)
     left, right = (near, far) if rng.random() < 0.5 else (far, near)
     lift = rng.uniform(-0.05, 0.05)
-    corners = [(w * 0.08, h * (0.14 + left + lift)), (w * 0.92, h * (0.14 + right - lift)), (w * 0.94, h * (0.86 - right)), (w * 0.06, h * (0.86 - left))]
+    corners = [
+        (w * 0.08, h * (0.14 + left + lift)),
+        (w * 0.92, h * (0.14 + right - lift)),
+        (w * 0.94, h * (0.86 - right)),
+        (w * 0.06, h * (0.86 - left)),
+    ]
     source = [(0, 0), (pw * SCALE, 0), (pw * SCALE, ph * SCALE), (0, ph * SCALE)]
     target = [(x * SCALE, y * SCALE) for x, y in corners]
-    flat = plate.image.transform(canvas.image.size, Image.Transform.PERSPECTIVE, _coefficients(target, source), Image.Resampling.BICUBIC)
+    flat = plate.image.transform(
+        canvas.image.size, Image.Transform.PERSPECTIVE, _coefficients(target, source), Image.Resampling.BICUBIC
+    )
     shape = Canvas(w, h, (0, 0, 0))
     shape.poly(corners, (255, 255, 255))
     canvas.image.paste(flat, (0, 0), shape.image.convert("L"))
     return canvas.finish()
 
 
-def _coefficients(target: list[tuple[float, float]], source: list[tuple[float, float]]) -> list[float]:
+def _coefficients(target: Sequence[Point], source: Sequence[Point]) -> list[float]:
     """The eight numbers of the homography that takes picture points to plate points, as Pillow wants them."""
     import numpy as np
 

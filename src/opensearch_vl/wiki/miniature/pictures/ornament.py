@@ -55,8 +55,13 @@ def motif(canvas: Canvas, x: float, y: float, size: float, rng: random.Random, c
                     colour = first if (row + column) % 2 else second
                     canvas.rect(x - r + column * r, y - r + row * r, x + column * r, y + row * r, colour)
         case 7:
-            canvas.poly([(x - r, y), (x, y - r), (x + r, y), (x + r * 0.4, y), (x, y - r * 0.4), (x - r * 0.4, y)], first)
-            canvas.poly([(x - r, y + r), (x, y), (x + r, y + r), (x + r * 0.4, y + r), (x, y + r * 0.6), (x - r * 0.4, y + r)], second)
+            canvas.poly(
+                [(x - r, y), (x, y - r), (x + r, y), (x + r * 0.4, y), (x, y - r * 0.4), (x - r * 0.4, y)], first
+            )
+            canvas.poly(
+                [(x - r, y + r), (x, y), (x + r, y + r), (x + r * 0.4, y + r), (x, y + r * 0.6), (x - r * 0.4, y + r)],
+                second,
+            )
         case 8:
             canvas.pie(x - r * 0.5, y + r, r * 1.1, 270, 360, first)
             canvas.pie(x + r * 0.5, y + r, r * 1.1, 180, 270, second)
@@ -106,10 +111,20 @@ def mosaic(canvas: Canvas, x0: float, y0: float, x1: float, y1: float, size: flo
                     canvas.poly(ring(x + w / 2, y + h / 2, min(w, h) / 2, 4), second)
 
 
-def coat_of_arms(canvas: Canvas, x: float, y: float, size: float, rng: random.Random, colours: Sequence[Colour]) -> None:
+def coat_of_arms(
+    canvas: Canvas, x: float, y: float, size: float, rng: random.Random, colours: Sequence[Colour]
+) -> None:
     """A shield of width `size` centred on (x, y), with a division and charges."""
     w, h = size / 2, size * 0.6
-    outline = [(x - w, y - h), (x + w, y - h), (x + w, y), (x + w * 0.8, y + h * 0.5), (x, y + h), (x - w * 0.8, y + h * 0.5), (x - w, y)]
+    outline = [
+        (x - w, y - h),
+        (x + w, y - h),
+        (x + w, y),
+        (x + w * 0.8, y + h * 0.5),
+        (x, y + h),
+        (x - w * 0.8, y + h * 0.5),
+        (x - w, y),
+    ]
     first, second, third = rng.sample(list(colours), 3)
     division, charge = rng.randrange(6), rng.getrandbits(32)
 
@@ -121,7 +136,10 @@ def coat_of_arms(canvas: Canvas, x: float, y: float, size: float, rng: random.Ra
             case 1:
                 layer.rect(x - w, y - h * 0.15, x + w, y + h, second)
             case 2:
-                layer.poly([(x - w, y - h), (x - w * 0.4, y - h), (x + w, y + h * 0.7), (x + w, y + h), (x + w * 0.4, y + h)], second)
+                layer.poly(
+                    [(x - w, y - h), (x - w * 0.4, y - h), (x + w, y + h * 0.7), (x + w, y + h), (x + w * 0.4, y + h)],
+                    second,
+                )
             case 3:
                 layer.poly([(x - w, y + h), (x, y - h * 0.2), (x + w, y + h)], second)
             case 4:
@@ -131,7 +149,9 @@ def coat_of_arms(canvas: Canvas, x: float, y: float, size: float, rng: random.Ra
                 for nth in range(0, 6, 2):
                     layer.rect(x - w + nth * w / 3, y - h, x - w + (nth + 1) * w / 3, y + h, second)
         private = random.Random(charge)
-        spots = private.sample([(-0.48, -0.5), (0.48, -0.5), (0, -0.5), (0, 0.1), (-0.45, 0.1), (0.45, 0.1)], private.randint(2, 4))
+        spots = private.sample(
+            [(-0.48, -0.5), (0.48, -0.5), (0, -0.5), (0, 0.1), (-0.45, 0.1), (0.45, 0.1)], private.randint(2, 4)
+        )
         for dx, dy in spots:
             motif(layer, x + dx * w, y + dy * h, size * 0.34, private, (third, mix(third, INK, 0.35)))
 

@@ -5,12 +5,11 @@ from __future__ import annotations
 import math
 import random
 
-from opensearch_vl.wiki.miniature.pictures.buildings import boat, clock_face
+from opensearch_vl.wiki.miniature.pictures.buildings import GLASS, clock_face
 from opensearch_vl.wiki.miniature.pictures.canvas import INK, PALETTES, PAPER, SKIES, Canvas, Colour, Point, mix, rgb
 from opensearch_vl.wiki.miniature.pictures.ornament import band, coat_of_arms, motif, star
 from opensearch_vl.wiki.miniature.pictures.scenery import cloud, hills, tree
-
-_GLASS = (rgb("41576b"), rgb("f2d48a"), rgb("30425a"), rgb("8fb3c4"))
+from opensearch_vl.wiki.miniature.pictures.waterside import boat
 
 
 def town(canvas: Canvas, rng: random.Random, view: int) -> None:
@@ -39,14 +38,23 @@ def town(canvas: Canvas, rng: random.Random, view: int) -> None:
     wall = mix(palette[3], INK, 0.35)
     canvas.rect(0, base - 4, w, base + h * 0.035, wall)
     for nth in range(30):
-        canvas.rect(w * nth / 30 + 2, base + 2, w * (nth + 1) / 30 - 2, base + h * 0.03, mix(wall, PAPER, rng.uniform(0.1, 0.3)))
+        canvas.rect(
+            w * nth / 30 + 2, base + 2, w * (nth + 1) / 30 - 2, base + h * 0.03, mix(wall, PAPER, rng.uniform(0.1, 0.3))
+        )
     water = mix(rgb("5b97ad"), palette[rng.randrange(5)], 0.22)
     canvas.rect(0, base + h * 0.035, w, h, water)
     for _ in range(50):
         y, x = rng.uniform(base + h * 0.05, h), rng.uniform(-20, w)
         canvas.line([(x, y), (x + rng.uniform(10, 46), y)], mix(water, PAPER, rng.uniform(0.15, 0.5)), 2)
     for _ in range(rng.randint(1, 3)):
-        boat(canvas, rng.uniform(w * 0.1, w * 0.9), h * rng.uniform(0.93, 0.96), h * rng.uniform(0.05, 0.08), palette, rng)
+        boat(
+            canvas,
+            rng.uniform(w * 0.1, w * 0.9),
+            h * rng.uniform(0.93, 0.96),
+            h * rng.uniform(0.05, 0.08),
+            palette,
+            rng,
+        )
     coat_of_arms(canvas, w * (0.09 if view == 0 else 0.91), h * 0.16, w * 0.11, rng, palette)
 
 
@@ -59,7 +67,15 @@ def _house(canvas: Canvas, x: float, floor: float, width: float, height: float, 
     if rng.random() < 0.6:
         canvas.poly([(x - 3, top), (x + width / 2, top - height * rng.uniform(0.3, 0.6)), (x + width + 3, top)], roof)
     else:
-        canvas.poly([(x - 3, top), (x + width * 0.2, top - height * 0.3), (x + width * 0.8, top - height * 0.3), (x + width + 3, top)], roof)
+        canvas.poly(
+            [
+                (x - 3, top),
+                (x + width * 0.2, top - height * 0.3),
+                (x + width * 0.8, top - height * 0.3),
+                (x + width + 3, top),
+            ],
+            roof,
+        )
         canvas.rect(x + width * 0.6, top - height * 0.45, x + width * 0.75, top - height * 0.1, mix(roof, INK, 0.3))
     columns, rows = rng.randint(2, 4), max(1, round(height / 26))
     for row in range(rows):
@@ -67,7 +83,13 @@ def _house(canvas: Canvas, x: float, floor: float, width: float, height: float, 
             if rng.random() < 0.85:
                 wx = x + width * (column + 0.25) / columns
                 wy = top + height * (row + 0.2) / rows
-                canvas.rect(wx, wy, wx + width * 0.5 / columns, wy + height * 0.5 / rows, mix(rng.choice(_GLASS), PAPER, fade * 0.4))
+                canvas.rect(
+                    wx,
+                    wy,
+                    wx + width * 0.5 / columns,
+                    wy + height * 0.5 / rows,
+                    mix(rng.choice(GLASS), PAPER, fade * 0.4),
+                )
 
 
 def _tower(canvas: Canvas, x: float, floor: float, width: float, height: float, palette: tuple[Colour, ...],
@@ -119,7 +141,13 @@ def town_map(canvas: Canvas, rng: random.Random, view: int) -> None:
                 canvas.poly(block, colour)
                 for _ in range(rng.randint(1, 4)):
                     bx, by = mx + rng.uniform(-0.25, 0.2) * step, my + rng.uniform(-0.25, 0.2) * step
-                    canvas.rect(bx, by, bx + rng.uniform(6, 16), by + rng.uniform(6, 14), mix(colour, INK, rng.uniform(0.15, 0.45)))
+                    canvas.rect(
+                        bx,
+                        by,
+                        bx + rng.uniform(6, 16),
+                        by + rng.uniform(6, 14),
+                        mix(colour, INK, rng.uniform(0.15, 0.45)),
+                    )
     phase, lean = rng.uniform(0, 6), rng.uniform(-0.5, 0.5)
     across = rng.random() < 0.5
     course = []
@@ -153,11 +181,22 @@ def landscape(canvas: Canvas, rng: random.Random, view: int) -> None:
     sky = rng.choice(SKIES)
     horizon = h * rng.uniform(0.52, 0.6)
     canvas.sky(*sky, horizon + 4)
-    canvas.disc(w * rng.uniform(0.15, 0.85), h * rng.uniform(0.1, 0.28), h * rng.uniform(0.05, 0.08), mix(palette[2], rgb("fff1c9"), 0.5))
+    canvas.disc(
+        w * rng.uniform(0.15, 0.85),
+        h * rng.uniform(0.1, 0.28),
+        h * rng.uniform(0.05, 0.08),
+        mix(palette[2], rgb("fff1c9"), 0.5),
+    )
     for _ in range(rng.randint(2, 5)):
         cloud(canvas, rng.uniform(0, w), h * rng.uniform(0.06, 0.3), w * rng.uniform(0.05, 0.12), rng)
     for layer in range(3):
-        _ridge(canvas, horizon + h * 0.03 * layer, h * (0.42 - 0.11 * layer), mix(mix(palette[layer], INK, 0.15), sky[1], 0.55 - 0.22 * layer), rng)
+        _ridge(
+            canvas,
+            horizon + h * 0.03 * layer,
+            h * (0.42 - 0.11 * layer),
+            mix(mix(palette[layer], INK, 0.15), sky[1], 0.55 - 0.22 * layer),
+            rng,
+        )
     field = mix(rgb("8aa35a"), palette[rng.randrange(6)], 0.3)
     canvas.rect(0, horizon, w, h, field)
     _patchwork(canvas, horizon, palette, field, rng)
@@ -173,11 +212,20 @@ def landscape(canvas: Canvas, rng: random.Random, view: int) -> None:
             canvas.line([(x, py), (x + rng.uniform(14, 46), py)], mix(water, PAPER, 0.5), 2)
     for _ in range(rng.randint(10, 18)):
         y = rng.uniform(horizon + h * 0.05, h * 0.97)
-        tree(canvas, rng.uniform(0, w), y, h * (0.06 + 0.2 * (y - horizon) / (h - horizon)) * rng.uniform(0.8, 1.2), rng)
+        tree(
+            canvas, rng.uniform(0, w), y, h * (0.06 + 0.2 * (y - horizon) / (h - horizon)) * rng.uniform(0.8, 1.2), rng
+        )
     for _ in range(rng.randint(2, 4)):
-        x, y, size = rng.uniform(w * 0.05, w * 0.9), rng.uniform(horizon + h * 0.06, h * 0.86), h * rng.uniform(0.05, 0.08)
+        x, y, size = (
+            rng.uniform(w * 0.05, w * 0.9),
+            rng.uniform(horizon + h * 0.06, h * 0.86),
+            h * rng.uniform(0.05, 0.08),
+        )
         canvas.rect(x, y - size, x + size * 1.4, y, mix(rng.choice(palette), PAPER, 0.6))
-        canvas.poly([(x - 4, y - size), (x + size * 0.7, y - size * 1.7), (x + size * 1.4 + 4, y - size)], mix(rng.choice(palette), rgb("9c4a34"), 0.5))
+        canvas.poly(
+            [(x - 4, y - size), (x + size * 0.7, y - size * 1.7), (x + size * 1.4 + 4, y - size)],
+            mix(rng.choice(palette), rgb("9c4a34"), 0.5),
+        )
         canvas.rect(x + size * 0.2, y - size * 0.75, x + size * 0.5, y - size * 0.4, INK)
         canvas.rect(x + size * 0.85, y - size * 0.6, x + size * 1.15, y, INK)
     for _ in range(26):
@@ -205,12 +253,18 @@ def _ridge(canvas: Canvas, base: float, height: float, colour: Colour, rng: rand
         snow = rng.uniform(0.15, 0.35)
         a = (top[0] + (left[0] - top[0]) * snow, top[1] + (left[1] - top[1]) * snow)
         b = (top[0] + (right[0] - top[0]) * snow, top[1] + (right[1] - top[1]) * snow)
-        teeth = [(a[0] + (b[0] - a[0]) * t, a[1] + tall * (0.09 if nth % 2 else -0.02)) for nth, t in enumerate((0.2, 0.4, 0.6, 0.8))]
+        teeth = [
+            (a[0] + (b[0] - a[0]) * t, a[1] + tall * (0.09 if nth % 2 else -0.02))
+            for nth, t in enumerate((0.2, 0.4, 0.6, 0.8))
+        ]
         canvas.poly([top, a, *teeth, b], mix((250, 250, 252), colour, 0.15))
         for _ in range(3):
             t, s = rng.uniform(0.45, 0.9), rng.uniform(-0.6, 0.5)
             px, py = top[0] + s * half * t, top[1] + tall * t
-            canvas.poly([(px, py), (px + half * 0.12, py + tall * 0.08), (px - half * 0.05, py + tall * 0.1)], mix(colour, INK, 0.3))
+            canvas.poly(
+                [(px, py), (px + half * 0.12, py + tall * 0.08), (px - half * 0.05, py + tall * 0.1)],
+                mix(colour, INK, 0.3),
+            )
         x += half * rng.uniform(0.8, 1.5)
 
 

@@ -1,16 +1,23 @@
-"""Painters of artefacts and portraits: vessels, masks, shields, clocks, paintings, people."""
+"""Painters of artefacts: vessels, masks, shields, clocks, paintings, as museums show them."""
 
 from __future__ import annotations
 
 import math
 import random
 
-from opensearch_vl.wiki.miniature.pictures.canvas import INK, PALETTES, PAPER, WHITE, Canvas, Colour, Point, mix, rgb
+from opensearch_vl.wiki.miniature.pictures.canvas import (
+    INK,
+    PALETTES,
+    PAPER,
+    WHITE,
+    Canvas,
+    Colour,
+    Point,
+    mix,
+    rgb,
+)
 from opensearch_vl.wiki.miniature.pictures.ornament import band, coat_of_arms, mosaic, motif, ring, star
 from opensearch_vl.wiki.miniature.pictures.places import landscape
-
-_SKIN = (rgb("f1c9a5"), rgb("e0ac69"), rgb("c68642"), rgb("8d5524"), rgb("5c3a21"), rgb("f5d6bd"))
-_HAIR = (rgb("2b2118"), rgb("5a3825"), rgb("a0522d"), rgb("d8b26e"), rgb("8c8c8c"), rgb("e8e4dc"), rgb("7a1f1f"))
 
 
 def _showcase(canvas: Canvas, rng: random.Random, palette: tuple[Colour, ...]) -> float:
@@ -22,7 +29,14 @@ def _showcase(canvas: Canvas, rng: random.Random, palette: tuple[Colour, ...]) -
         step = rng.uniform(50, 80)
         for row in range(int(h / step) + 1):
             for column in range(int(w / step) + 1):
-                motif(canvas, (column + 0.5 * (row % 2)) * step, row * step, step * 0.5, rng, [mix(wall, colour, 0.22) for colour in palette])
+                motif(
+                    canvas,
+                    (column + 0.5 * (row % 2)) * step,
+                    row * step,
+                    step * 0.5,
+                    rng,
+                    [mix(wall, colour, 0.22) for colour in palette],
+                )
     else:
         for nth in range(9):
             canvas.rect(w * nth / 9, 0, w * (nth + 0.5) / 9, h, mix(wall, PAPER, 0.07))
@@ -31,7 +45,9 @@ def _showcase(canvas: Canvas, rng: random.Random, palette: tuple[Colour, ...]) -
     canvas.rect(0, shelf, w, shelf + 6, mix(wall, PAPER, 0.35))
     canvas.disc(w / 2, shelf + h * 0.05, w * 0.3, mix(wall, INK, 0.6), h * 0.025)
     canvas.rect(w * 0.3, shelf, w * 0.7, shelf + h * 0.045, mix(rgb("6b4f3a"), palette[0], 0.2))
-    band(canvas, w * 0.3, shelf + h * 0.01, w * 0.7, shelf + h * 0.04, rng, palette, mix(rgb("8a6a4d"), palette[2], 0.2))
+    band(
+        canvas, w * 0.3, shelf + h * 0.01, w * 0.7, shelf + h * 0.04, rng, palette, mix(rgb("8a6a4d"), palette[2], 0.2)
+    )
     return shelf
 
 
@@ -59,7 +75,16 @@ def vessel(canvas: Canvas, rng: random.Random, view: int) -> None:
         reach = widest * rng.uniform(1.05, 1.35)
         for side in (-1, 1):
             start, end = top + (shelf - top) * throat * 0.7, top + (shelf - top) * belly * 0.8
-            canvas.line([(w / 2 + side * widest * neck * 0.8, start), (w / 2 + side * reach, start + 6), (w / 2 + side * reach, end - 30), (w / 2 + side * widest * 0.85, end)], mix(clay, INK, 0.3), 13)
+            canvas.line(
+                [
+                    (w / 2 + side * widest * neck * 0.8, start),
+                    (w / 2 + side * reach, start + 6),
+                    (w / 2 + side * reach, end - 30),
+                    (w / 2 + side * widest * 0.85, end),
+                ],
+                mix(clay, INK, 0.3),
+                13,
+            )
     number = rng.randint(5, 8)
 
     def paint(layer: Canvas) -> None:
@@ -69,17 +94,40 @@ def vessel(canvas: Canvas, rng: random.Random, view: int) -> None:
             y = top + nth * tall
             match rng.randrange(4):
                 case 0:
-                    mosaic(layer, w / 2 - widest, y + 3, w / 2 + widest, y + tall - 3, tall * 0.5, rng, [*palette[:4], clay])
+                    mosaic(
+                        layer,
+                        w / 2 - widest,
+                        y + 3,
+                        w / 2 + widest,
+                        y + tall - 3,
+                        tall * 0.5,
+                        rng,
+                        [*palette[:4], clay],
+                    )
                 case 1:
                     layer.rect(0, y, w, y + tall, mix(clay, palette[1], 0.5))
                     for step in range(-12, 13):
                         x = w / 2 + step * tall * 0.6
-                        layer.poly([(x, y + 4), (x + tall * 0.3, y + tall - 4), (x - tall * 0.3, y + tall - 4)], palette[(step + 12) % 5])
+                        layer.poly(
+                            [(x, y + 4), (x + tall * 0.3, y + tall - 4), (x - tall * 0.3, y + tall - 4)],
+                            palette[(step + 12) % 5],
+                        )
                 case _:
-                    band(layer, w / 2 - widest, y, w / 2 + widest, y + tall - 2, rng, palette, mix(clay, palette[rng.randrange(5)], 0.25))
+                    band(
+                        layer,
+                        w / 2 - widest,
+                        y,
+                        w / 2 + widest,
+                        y + tall - 2,
+                        rng,
+                        palette,
+                        mix(clay, palette[rng.randrange(5)], 0.25),
+                    )
         shade = mix(clay, INK, 0.5)
         for nth in range(6):
-            layer.line([(w / 2 + widest * (1.02 - nth * 0.012), top), (w / 2 + widest * (1.02 - nth * 0.012), shelf)], shade, 2)
+            layer.line(
+                [(w / 2 + widest * (1.02 - nth * 0.012), top), (w / 2 + widest * (1.02 - nth * 0.012), shelf)], shade, 2
+            )
 
     canvas.through(lambda mask: mask.poly(outline, WHITE), paint)
     canvas.line([*outline, outline[0]], mix(clay, INK, 0.6), 3)
@@ -93,18 +141,29 @@ def mask(canvas: Canvas, rng: random.Random, view: int) -> None:
     _showcase(canvas, rng, palette)
     cx, cy = w / 2, h * 0.46
     wide, tall = min(w, h) * rng.uniform(0.24, 0.3), h * rng.uniform(0.3, 0.35)
-    skin = mix(rng.choice((rgb("8d5a3b"), rgb("c9a227"), rgb("4f6d5e"), rgb("b04632"), rgb("d8cbb0"))), rng.choice(palette), 0.2)
+    skin = mix(
+        rng.choice((rgb("8d5a3b"), rgb("c9a227"), rgb("4f6d5e"), rgb("b04632"), rgb("d8cbb0"))),
+        rng.choice(palette),
+        0.2,
+    )
     rays = rng.randint(9, 17)
     for nth in range(rays):
         turn = math.radians(180 + 180 * (nth + 0.5) / rays)
         dx, dy = math.cos(turn), math.sin(turn)
-        inner, outer = (cx + dx * wide * 0.9, cy + dy * tall * 0.8), (cx + dx * wide * rng.uniform(1.3, 1.6), cy + dy * tall * rng.uniform(1.15, 1.35))
+        inner, outer = (
+            (cx + dx * wide * 0.9, cy + dy * tall * 0.8),
+            (cx + dx * wide * rng.uniform(1.3, 1.6), cy + dy * tall * rng.uniform(1.15, 1.35)),
+        )
         colour = rng.choice(palette)
         canvas.poly([(inner[0] - dy * 13, inner[1] + dx * 13), outer, (inner[0] + dy * 13, inner[1] - dx * 13)], colour)
         motif(canvas, (inner[0] + outer[0]) / 2, (inner[1] + outer[1]) / 2, 20, rng, palette)
     half = _half_face(rng)
-    points = [(cx + x * wide, cy + y * tall) for x, y in half] + [(cx - x * wide, cy + y * tall) for x, y in reversed(half)]
-    inlay = [(rng.uniform(0.1, 0.9), rng.uniform(-0.9, 0.9), rng.uniform(0.06, 0.14), rng.getrandbits(32)) for _ in range(14)]
+    points = [(cx + x * wide, cy + y * tall) for x, y in half] + [
+        (cx - x * wide, cy + y * tall) for x, y in reversed(half)
+    ]
+    inlay = [
+        (rng.uniform(0.1, 0.9), rng.uniform(-0.9, 0.9), rng.uniform(0.06, 0.14), rng.getrandbits(32)) for _ in range(14)
+    ]
 
     def paint(layer: Canvas) -> None:
         layer.rect(0, 0, w, h, skin)
@@ -119,21 +178,44 @@ def mask(canvas: Canvas, rng: random.Random, view: int) -> None:
     for side in (-1, 1):
         canvas.disc(cx + side * gap, cy - tall * 0.15, eye, PAPER, eye * slit, outline=INK, width=4)
         canvas.disc(cx + side * gap, cy - tall * 0.15, eye * 0.45, INK, eye * 0.45 * slit)
-        canvas.line([(cx + side * gap * 0.4, cy - tall * 0.36), (cx + side * gap * 1.6, cy - tall * rng.uniform(0.36, 0.48))], INK, 8)
-    canvas.poly([(cx, cy - tall * 0.2), (cx + wide * 0.17, cy + tall * 0.26), (cx - wide * 0.17, cy + tall * 0.26)], mix(skin, INK, 0.35))
+        canvas.line(
+            [(cx + side * gap * 0.4, cy - tall * 0.36), (cx + side * gap * 1.6, cy - tall * rng.uniform(0.36, 0.48))],
+            INK,
+            8,
+        )
+    canvas.poly(
+        [(cx, cy - tall * 0.2), (cx + wide * 0.17, cy + tall * 0.26), (cx - wide * 0.17, cy + tall * 0.26)],
+        mix(skin, INK, 0.35),
+    )
     mouth, drop = wide * rng.uniform(0.3, 0.55), tall * rng.uniform(0.05, 0.14)
     canvas.disc(cx, cy + tall * 0.55, mouth, INK, drop)
     teeth = rng.randint(3, 8)
     for nth in range(teeth):
         x = cx - mouth * 0.8 + mouth * 1.6 * nth / teeth
-        canvas.poly([(x, cy + tall * 0.55 - drop * 0.7), (x + mouth * 1.4 / teeth, cy + tall * 0.55 - drop * 0.7), (x + mouth * 0.7 / teeth, cy + tall * 0.55 + drop * 0.4)], PAPER)
+        canvas.poly(
+            [
+                (x, cy + tall * 0.55 - drop * 0.7),
+                (x + mouth * 1.4 / teeth, cy + tall * 0.55 - drop * 0.7),
+                (x + mouth * 0.7 / teeth, cy + tall * 0.55 + drop * 0.4),
+            ],
+            PAPER,
+        )
     if view:
         canvas.disc(cx, cy - tall * 0.62, wide * 0.12, palette[1], outline=INK, width=3)
 
 
 def _half_face(rng: random.Random) -> list[Point]:
     top, cheek, jaw = rng.uniform(0.5, 0.9), rng.uniform(0.85, 1.0), rng.uniform(0.45, 0.75)
-    return [(0, -1), (top * 0.6, -0.98), (top, -0.75), (cheek, -0.2), (cheek * 0.96, 0.2), (jaw, 0.7), (jaw * 0.5, 0.95), (0, 1)]
+    return [
+        (0, -1),
+        (top * 0.6, -0.98),
+        (top, -0.75),
+        (cheek, -0.2),
+        (cheek * 0.96, 0.2),
+        (jaw, 0.7),
+        (jaw * 0.5, 0.95),
+        (0, 1),
+    ]
 
 
 def shield(canvas: Canvas, rng: random.Random, view: int) -> None:
@@ -161,7 +243,11 @@ def shield(canvas: Canvas, rng: random.Random, view: int) -> None:
     for _ in range(rng.randint(2, 5)):
         turn, length = rng.uniform(0, 6.28), rng.uniform(0.1, 0.3)
         a = (cx + r * 0.98 * math.cos(turn), cy + r * 0.98 * math.sin(turn))
-        canvas.line([a, (a[0] - r * length * math.cos(turn + 0.3), a[1] - r * length * math.sin(turn + 0.3))], mix(metal, INK, 0.75), 3)
+        canvas.line(
+            [a, (a[0] - r * length * math.cos(turn + 0.3), a[1] - r * length * math.sin(turn + 0.3))],
+            mix(metal, INK, 0.75),
+            3,
+        )
     if view:
         canvas.poly(ring(w * 0.12, h * 0.12, 24, 6), palette[2], INK, 2)
 
@@ -171,7 +257,11 @@ def clock(canvas: Canvas, rng: random.Random, view: int) -> None:
     w, h = canvas.width, canvas.height
     palette = rng.choice(PALETTES)
     shelf = _showcase(canvas, rng, palette)
-    case = mix(rng.choice((rgb("7a4e2d"), rgb("b08d57"), rgb("3c4a50"), rgb("8a2f2f"), rgb("d5c4a1"))), rng.choice(palette), 0.2)
+    case = mix(
+        rng.choice((rgb("7a4e2d"), rgb("b08d57"), rgb("3c4a50"), rgb("8a2f2f"), rgb("d5c4a1"))),
+        rng.choice(palette),
+        0.2,
+    )
     cx, half = w / 2, min(w * 0.3, h * 0.28)
     top = h * rng.uniform(0.2, 0.27)
     canvas.rect(cx - half * 1.15, shelf - h * 0.06, cx + half * 1.15, shelf, mix(case, INK, 0.3))
@@ -188,7 +278,16 @@ def clock(canvas: Canvas, rng: random.Random, view: int) -> None:
                 x = cx - half + half * nth / 2
                 canvas.poly([(x - 11, top), (x, top - h * rng.uniform(0.06, 0.15)), (x + 11, top)], rng.choice(palette))
     band(canvas, cx - half + 6, shelf - h * 0.13, cx + half - 6, shelf - h * 0.07, rng, palette, mix(case, PAPER, 0.3))
-    mosaic(canvas, cx - half + 6, top + 6, cx + half - 6, shelf - h * 0.14, half / 4, rng, [mix(case, colour, 0.55) for colour in palette])
+    mosaic(
+        canvas,
+        cx - half + 6,
+        top + 6,
+        cx + half - 6,
+        shelf - h * 0.14,
+        half / 4,
+        rng,
+        [mix(case, colour, 0.55) for colour in palette],
+    )
     r = half * rng.uniform(0.72, 0.84)
     cy = top + (shelf - h * 0.14 - top) * 0.5
     canvas.disc(cx, cy, r, mix(PAPER, palette[2], 0.12), outline=INK, width=5)
@@ -256,110 +355,8 @@ def _composition(canvas: Canvas, rng: random.Random, palette: tuple[Colour, ...]
             case _:
                 mosaic(canvas, x - r, y - r, x + r, y + r, r / 2, rng, palette)
     for _ in range(rng.randint(4, 9)):
-        canvas.line([(rng.uniform(0, w), rng.uniform(0, h)) for _ in range(3)], rng.choice((INK, PAPER)), rng.uniform(2, 6))
+        canvas.line(
+            [(rng.uniform(0, w), rng.uniform(0, h)) for _ in range(3)], rng.choice((INK, PAPER)), rng.uniform(2, 6)
+        )
     for _ in range(8):
         motif(canvas, rng.uniform(0, w), rng.uniform(0, h), min(w, h) * rng.uniform(0.08, 0.16), rng, palette)
-
-
-def portrait(canvas: Canvas, rng: random.Random, view: int) -> None:
-    """Head and shoulders before a wallpaper, with hair, clothes and things of one's own."""
-    w, h = canvas.width, canvas.height
-    palette = rng.choice(PALETTES)
-    wall = mix(rng.choice(palette), PAPER, rng.uniform(0.2, 0.6))
-    canvas.rect(0, 0, w, h, wall)
-    step = rng.uniform(44, 70)
-    for row in range(int(h / step) + 2):
-        for column in range(int(w / step) + 2):
-            motif(canvas, (column + 0.5 * (row % 2)) * step, row * step, step * 0.62, rng, [mix(wall, colour, 0.4) for colour in palette])
-    skin, hair = rng.choice(_SKIN), rng.choice(_HAIR)
-    cx, cy, head = w / 2 + rng.uniform(-0.03, 0.03) * w, h * 0.4, min(w, h) * rng.uniform(0.17, 0.2)
-    long_hair, coat = rng.random() < 0.5, mix(rng.choice(palette), INK, rng.uniform(0.1, 0.45))
-    if long_hair:
-        canvas.rect(cx - head * 1.12, cy - head * 0.5, cx + head * 1.12, cy + head * rng.uniform(1.2, 2), hair, radius=head * 0.5)
-    shoulder = [(cx - head * 2.2, h), (cx - head * 2.0, cy + head * 2.0), (cx - head * 0.7, cy + head * 1.45), (cx + head * 0.7, cy + head * 1.45), (cx + head * 2.0, cy + head * 2.0), (cx + head * 2.2, h)]
-    pattern = rng.randrange(3)
-
-    def cloth(layer: Canvas) -> None:
-        layer.rect(0, 0, w, h, coat)
-        if pattern == 0:
-            for nth in range(16):
-                layer.line([(cx - head * 2.3 + nth * head * 0.3, cy), (cx - head * 2.5 + nth * head * 0.3, h)], mix(coat, PAPER, 0.3), 3)
-        elif pattern == 1:
-            mosaic(layer, cx - head * 2.2, cy + head, cx + head * 2.2, h, head * 0.42, rng, [mix(coat, colour, 0.45) for colour in palette])
-        layer.poly([(cx - head * 0.75, cy + head), (cx, h * 0.98), (cx + head * 0.75, cy + head)], mix(PAPER, rng.choice(palette), 0.15))
-
-    canvas.rect(cx - head * 0.42, cy + head * 0.5, cx + head * 0.42, cy + head * 1.6, mix(skin, INK, 0.15))
-    canvas.through(lambda layer: layer.poly(shoulder, WHITE), cloth)
-    canvas.poly([(cx - head * 0.42, cy + head * 1.3), (cx, cy + head * 2.0), (cx + head * 0.42, cy + head * 1.3)], mix(skin, INK, 0.15))
-    for side in (-1, 1):
-        canvas.poly([(cx + side * head * 0.3, cy + head * 1.35), (cx + side * head * 1.15, cy + head * 1.6), (cx + side * head * 0.25, cy + head * 2.6)], mix(coat, INK, 0.3))
-        canvas.disc(cx + side * head * 0.98, cy + head * 0.1, head * 0.16, mix(skin, INK, 0.1), head * 0.24)
-    _neckwear(canvas, cx, cy, head, palette, rng)
-    canvas.disc(cx, cy, head, skin, head * 1.18)
-    for side in (-1, 1):
-        canvas.disc(cx + side * head * 0.5, cy + head * 0.42, head * 0.2, mix(skin, rgb("d9745b"), 0.35), head * 0.15)
-        canvas.disc(cx + side * head * 0.38, cy - head * 0.05, head * 0.16, WHITE, head * 0.11)
-        canvas.disc(cx + side * head * 0.38, cy - head * 0.05, head * 0.09, rng.choice((rgb("4a3222"), rgb("3f6b7a"), rgb("4f6d46"))))
-        canvas.line([(cx + side * head * 0.2, cy - head * 0.28), (cx + side * head * 0.58, cy - head * rng.uniform(0.26, 0.36))], mix(hair, INK, 0.3), 5)
-    canvas.line([(cx, cy - head * 0.02), (cx + head * 0.12, cy + head * 0.32), (cx - head * 0.04, cy + head * 0.36)], mix(skin, INK, 0.4), 3.5)
-    canvas.arc(cx, cy + head * 0.42, head * 0.34, 25, 155, mix(rgb("a5473d"), INK, 0.15), 5)
-    _hair(canvas, cx, cy, head, hair, long_hair, palette, rng)
-    if rng.random() < 0.4:
-        for side in (-1, 1):
-            canvas.disc(cx + side * head * 0.38, cy - head * 0.04, head * 0.27, None, outline=INK, width=4)
-        canvas.line([(cx - head * 0.12, cy - head * 0.06), (cx + head * 0.12, cy - head * 0.06)], INK, 4)
-    canvas.rect(4, 4, w - 4, h - 4, None, mix(rng.choice(palette), INK, 0.4), 8)
-    if view:
-        coat_of_arms(canvas, w * 0.86, h * 0.14, w * 0.13, rng, palette)
-
-
-def _neckwear(canvas: Canvas, cx: float, cy: float, head: float, palette: tuple[Colour, ...], rng: random.Random) -> None:
-    colour = rng.choice(palette)
-    match rng.randrange(4):
-        case 0:
-            for side in (-1, 1):
-                canvas.poly([(cx, cy + head * 1.6), (cx + side * head * 0.5, cy + head * 1.4), (cx + side * head * 0.5, cy + head * 1.85)], colour, INK, 1.5)
-        case 1:
-            canvas.poly([(cx - head * 0.14, cy + head * 1.5), (cx + head * 0.14, cy + head * 1.5), (cx + head * 0.24, cy + head * 2.7), (cx, cy + head * 3), (cx - head * 0.24, cy + head * 2.7)], colour)
-            for nth in range(3):
-                motif(canvas, cx, cy + head * (1.85 + nth * 0.33), head * 0.3, rng, palette)
-        case 2:
-            for nth in range(9):
-                turn = math.radians(20 + nth * 17.5)
-                canvas.disc(cx + head * 0.75 * math.cos(turn), cy + head * 1.25 + head * 0.6 * math.sin(turn), head * 0.09, colour, outline=INK)
-        case _:
-            motif(canvas, cx + head * 1.05, cy + head * 2.1, head * 0.55, rng, palette)
-            motif(canvas, cx + head * 1.05, cy + head * 2.6, head * 0.45, rng, palette)
-
-
-def _hair(canvas: Canvas, cx: float, cy: float, head: float, hair: Colour, long_hair: bool, palette: tuple[Colour, ...],
-          rng: random.Random) -> None:  # fmt: skip
-    style = rng.randrange(5)
-    if style == 0:
-        hat = mix(rng.choice(palette), INK, 0.3)
-        canvas.disc(cx, cy - head * 0.78, head * 1.5, hat, head * 0.22)
-        canvas.rect(cx - head * 0.85, cy - head * rng.uniform(1.6, 2), cx + head * 0.85, cy - head * 0.75, hat, radius=head * 0.2)
-        band(canvas, cx - head * 0.85, cy - head * 1.12, cx + head * 0.85, cy - head * 0.84, rng, palette, mix(hat, PAPER, 0.5))
-    elif style == 1:
-        canvas.pie(cx, cy - head * 0.42, head * 1.04, 180, 360, hair)
-        for nth in range(7):
-            canvas.disc(cx - head + nth * head / 3, cy - head * (0.75 + 0.5 * math.sin(math.pi * nth / 6)), head * 0.28, mix(hair, PAPER, 0.08 * (nth % 2)))
-    elif style == 2:
-        part = rng.uniform(-0.4, 0.4)
-        canvas.poly([(cx + part * head, cy - head * 1.2), (cx - head * 1.08, cy - head * 0.7), (cx - head * 1.05, cy - head * 0.05), (cx - head * 0.75, cy - head * 0.5)], hair)
-        canvas.poly([(cx + part * head, cy - head * 1.2), (cx + head * 1.08, cy - head * 0.7), (cx + head * 1.05, cy - head * 0.05), (cx + head * 0.75, cy - head * 0.5)], hair)
-        canvas.pie(cx, cy - head * 0.35, head * 0.98, 195, 345, hair)
-    elif style == 3:
-        canvas.pie(cx, cy - head * 0.4, head * 1.0, 180, 360, hair)
-        canvas.disc(cx, cy - head * 1.5, head * 0.4, hair)
-        motif(canvas, cx + head * 0.5, cy - head * 1.1, head * 0.4, rng, palette)
-    else:
-        canvas.pie(cx, cy - head * 0.45, head * 0.98, 200, 340, hair)
-    if not long_hair and rng.random() < 0.55:
-        canvas.pie(cx, cy + head * 0.5, head * 0.78, 0, 180, hair)
-        canvas.arc(cx, cy + head * 0.62, head * 0.22, 20, 160, mix(rgb("a5473d"), INK, 0.2), 5)
-        for nth in range(-3, 4):
-            canvas.line([(cx + nth * head * 0.18, cy + head * 0.85), (cx + nth * head * 0.15, cy + head * 1.15)], mix(hair, INK, 0.3), 2)
-    elif not long_hair and rng.random() < 0.5:
-        for side in (-1, 1):
-            canvas.poly([(cx, cy + head * 0.48), (cx + side * head * 0.55, cy + head * rng.uniform(0.4, 0.6)), (cx + side * head * 0.1, cy + head * 0.64)], hair)

@@ -1,0 +1,203 @@
+"""`osvl questions`: build image-grounded multi-hop questions from a wiki folder, and audit any set of them."""
+
+from __future__ import annotations
+
+import asyncio
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from opensearch_vl.cli.common import (
+    EXIT_PARTIAL,
+    ConfigOption,
+    JsonOption,
+    OutOption,
+    ResumeOption,
+    SeedOption,
+    SetOption,
+    console,
+    emit,
+    progress,
+)
+from opensearch_vl.errors import UsageError
+
+if TYPE_CHECKING:
+    from opensearch_vl.questions.counterfactual import Cell
+    from opensearch_vl.questions.facts import Facts
+    from opensearch_vl.questions.writer import LlmWriter
+
+app = typer.Typer(no_args_is_help=True, help="Questions: build them from a wiki folder, audit anybody's.")
+
+WikiArgument = Annotated[Path, typer.Argument(metavar="WIKI", help="A wiki folder (osvl wiki build).")]
+IndexOption = Annotated[
+    Path | None, typer.Option("--index", help="Folder of the local search indexes; made where missing [WIKI/index].")
+]
+
+
+@app.command()
+def build(
+    wiki: WikiArgument,
+    out: OutOption,
+    num: Annotated[
+        int | None, typer.Option(min=1, help="Questions wanted; as many as the seeds give by default.")
+    ] = None,
+    seed: SeedOption = 0,
+    index: IndexOption = None,
+    ocr: Annotated[
+        bool, typer.Option(help="Read lettering: needed for look-alikes and the enhancement subset.")
+    ] = True,
+    model: Annotated[str | None, typer.Option(help="Language model that rewords; without it rules write.")] = None,
+    base_url: Annotated[str | None, typer.Option(help="Address of its OpenAI-compatible server.")] = None,
+    price: Annotated[str | None, typer.Option(help="US dollars per million prompt and reply tokens: 0.4,1.6.")] = None,
+    budget: Annotated[
+        float | None, typer.Option(min=0, help="Stop before more US dollars than this are spent.")
+    ] = None,
+    config: ConfigOption = None,
+    overrides: SetOption = None,
+    resume: ResumeOption = False,
+    as_json: JsonOption = False,
+) -> None:
+    """Turn walks into questions: compose, fuzz, ground, filter, degrade; every rejection has its reason."""
+    if budget is not None and price is None:
+        raise UsageError("--budget needs to know what tokens cost.", "Add --price, e.g. --price 0.4,1.6.")
+    from opensearch_vl.cli.wiring import local_world
+    from opensearch_vl.config import load_config
+    from opensearch_vl.questions.build import QuestionTools, build_questions
+    from opensearch_vl.questions.facts import Facts
+    from opensearch_vl.questions.settings import QuestionSettings
+    from opensearch_vl.questions.solvers import GuessCommonValue, OneImageSearch, common_values
+    from opensearch_vl.runs import RunFolder
+    from opensearch_vl.scoring.judges import ExactJudge
+
+    settings = load_config(QuestionSettings, config, overrides or ())
+    with progress() as bars:
+        world = local_world(wiki, index)
+        folder, pictures = world.wiki, world.image_index
+        facts = Facts(folder)
+        tools = QuestionTools(
+            writer=_writer(model, base_url, price, budget, facts, out) if model else None,
+            judge=ExactJudge(),
+            filters=(GuessCommonValue(common_values(facts)), OneImageSearch(pictures, folder.images)),
+            image_index=pictures,
+            ocr=world.ocr if ocr else None,
+            upscaler=world.upscaler,
+        )
+        bar = bars.add_task("Questions", total=num)
+        manifest = {"wiki": folder.meta["name"], "seed": seed, "num": num}
+        with RunFolder(out, settings, manifest, resume=resume) as run:
+            report = build_questions(
+                folder,
+                settings,
+                seed=seed,
+                num=num,
+                tools=tools,
+                run=run,
+                progress=lambda done, total: bars.update(bar, completed=done),
+            )
+    emit({"run": str(out), **report.as_dict()}, as_json, lambda: _print_stages(report.as_dict()))
+    if num is not None and len(report.tasks) < num:
+        raise typer.Exit(EXIT_PARTIAL)
+
+
+@app.command()
+def audit(
+    file: Annotated[Path, typer.Argument(metavar="FILE", help="A run of questions, or a JSONL file of tasks.")],
+    wiki: Annotated[Path, typer.Option("--wiki", help="The wiki folder they are about.")],
+    index: IndexOption = None,
+    seed: SeedOption = 0,
+    counterfactual: Annotated[
+        bool, typer.Option(help="Also try them without fuzzing and with the answer's picture.")
+    ] = True,
+    as_json: JsonOption = False,
+) -> None:
+    """Measure shortcuts, leaks, duplicates and variety of a set of questions; changes nothing."""
+    from opensearch_vl.cli.wiring import local_world
+    from opensearch_vl.images import ImageStore
+    from opensearch_vl.questions.audit import audit_solvers, check_against_wiki, read_tasks, shape
+    from opensearch_vl.questions.counterfactual import counterfactuals, solve_all
+    from opensearch_vl.questions.facts import Facts
+    from opensearch_vl.scoring.judges import ExactJudge
+
+    tasks = read_tasks(file)
+    world = local_world(wiki, index)
+    folder = world.wiki
+    store = ImageStore((file if file.is_dir() else file.parent) / "images", fallbacks=(folder.images,))
+    solvers = audit_solvers(tasks, world.search, world.image_index, store, world.reader)
+    judge = ExactJudge()
+    cells = asyncio.run(solve_all(tasks, solvers, judge, seed=seed))
+    table: list[dict[str, Any]] = [_row(cell) for cell in cells]
+    if counterfactual:
+        pair = (solvers[1], solvers[2])
+        table += [_row(cell) for cell in asyncio.run(counterfactuals(tasks, folder, pair, judge, seed=seed))]
+    findings = check_against_wiki(tasks, Facts(folder))
+    result = {
+        "file": str(file),
+        "solvers": table,
+        "findings": [{"task": f.task_id, "problem": f.problem, "detail": f.detail} for f in findings],
+        **shape(tasks),
+    }
+    emit(result, as_json, lambda: _print_audit(result))
+    if findings:
+        raise typer.Exit(EXIT_PARTIAL)
+
+
+def _writer(
+    model: str, base_url: str | None, price: str | None, budget: float | None, facts: Facts, out: Path
+) -> LlmWriter:
+    from opensearch_vl.agent.settings import AgentSettings
+    from opensearch_vl.cli.ask import chat_model
+    from opensearch_vl.questions.asking import Asker, ReplyCache
+    from opensearch_vl.questions.writer import LlmWriter
+
+    chat = chat_model(model, base_url, facts.wiki.images, AgentSettings(), None, price)
+    return LlmWriter(Asker(chat, ReplyCache(out / "replies.sqlite"), budget_usd=budget), facts)
+
+
+def _row(cell: Cell) -> dict[str, Any]:
+    from opensearch_vl.scoring.metrics import accuracy
+
+    found = accuracy(cell.verdicts)
+    return {
+        "variant": cell.variant,
+        "solver": cell.solver,
+        "correct": found.correct,
+        "scored": found.scored,
+        "unscored": found.unscored,
+        "rate": found.rate,
+        "low": found.low,
+        "high": found.high,
+    }
+
+
+def _print_stages(report: dict[str, Any]) -> None:
+    from rich.table import Table
+
+    table = Table("stage", "came in", "passed", "turned away")
+    for row in report["stages"]:
+        reasons = ", ".join(f"{reason} {num}" for reason, num in row["reasons"].items())
+        table.add_row(row["stage"], str(row["came_in"]), str(row["passed"]), reasons)
+    console().print(table)
+    for key in ("questions", "hops", "domains", "identified_by", "degraded", "seeds_dropped"):
+        typer.echo(f"{key}: {report[key]}")
+
+
+def _print_audit(result: dict[str, Any]) -> None:
+    from rich.table import Table
+
+    table = Table("variant", "solver", "right", "of", "unscored", "rate", "95 % interval")
+    for row in result["solvers"]:
+        interval = f"{row['low']:.1%} to {row['high']:.1%}"
+        table.add_row(
+            row["variant"],
+            row["solver"],
+            str(row["correct"]),
+            str(row["scored"]),
+            str(row["unscored"]),
+            f"{row['rate']:.1%}",
+            interval,
+        )
+    console().print(table)
+    for key in ("questions", "duplicates", "hops", "domains", "answer_kinds", "identified_by", "templates", "words"):
+        typer.echo(f"{key}: {result[key]}")
+    typer.echo(f"findings: {len(result['findings'])}")

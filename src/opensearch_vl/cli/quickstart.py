@@ -1,0 +1,130 @@
+"""`osvl quickstart`: one command from an encyclopedia to questions, trajectories, scores and a report."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from opensearch_vl.cli.common import (
+    EXIT_DONE,
+    EXIT_PARTIAL,
+    ConfigOption,
+    JsonOption,
+    ResumeOption,
+    SetOption,
+    console,
+    emit,
+    progress,
+)
+
+if TYPE_CHECKING:
+    from rich.progress import Progress
+
+    from opensearch_vl.cli.pipeline import Advance
+
+
+def register(app: typer.Typer) -> None:
+    """Add `osvl quickstart` to the application."""
+
+    @app.command()
+    def quickstart(
+        out: Annotated[Path, typer.Option("--out", help="Folder for everything that is made.")] = Path(
+            "runs/quickstart"
+        ),
+        dump: Annotated[
+            Path | None, typer.Option("--dump", help="A MediaWiki export (.xml, .bz2, .gz) to use instead.")
+        ] = None,
+        images: Annotated[Path | None, typer.Option("--images", help="Folder with the export's picture files.")] = None,
+        pages: Annotated[int | None, typer.Option("--pages", help="Size of the miniature encyclopedia.")] = None,
+        seed: Annotated[int | None, typer.Option("--seed", help="Seed of everything.")] = None,
+        config: ConfigOption = None,
+        settings: SetOption = None,
+        resume: ResumeOption = False,
+        as_json: JsonOption = False,
+    ) -> None:
+        """Run the whole recipe: encyclopedia, questions, expert trajectories, audit, report."""
+        from opensearch_vl.cli.pipeline import Pipeline, QuickstartSettings, write_summary
+        from opensearch_vl.cli.quickstart_report import write_report
+        from opensearch_vl.config import load_config
+        from opensearch_vl.errors import DataError, RunExists, UsageError
+
+        overrides = list(settings or [])
+        overrides += [f"pages={pages}"] if pages is not None else []
+        overrides += [f"seed={seed}"] if seed is not None else []
+        if images is not None and dump is None:
+            raise UsageError("--images goes with --dump.")
+        if dump is not None and not dump.is_file():
+            raise DataError(f"There is no export {dump}.", "Give a MediaWiki XML file (.xml, .xml.bz2, .xml.gz).")
+        if images is not None and not images.is_dir():
+            raise DataError(f"There is no folder {images}.")
+        if out.exists() and any(out.iterdir()) and not resume:
+            raise RunExists(f"{out} is not empty.", "Add --resume to continue it, or choose another --out.")
+        if dump is not None and images is None:
+            overrides = ["questions.walks.require_image=false", *overrides]
+
+        chosen = load_config(QuickstartSettings, config, overrides)
+        started = time.perf_counter()
+        with progress() as bars:
+            results = Pipeline(out, chosen, resume=resume, show=lambda title: _bar(bars, title)).run(dump, images)
+        report = write_report(out, results, chosen, time.perf_counter() - started)
+        summary = {
+            **results.as_dict(),
+            "seconds": round(time.perf_counter() - started, 1),
+            "seconds_by_part": {part: round(value, 1) for part, value in results.seconds.items()},
+            "report": str(report),
+        }
+        write_summary(out, summary)
+        emit(summary, as_json, lambda: _print(summary))
+        raise typer.Exit(EXIT_DONE if summary["questions"] else EXIT_PARTIAL)
+
+
+@contextmanager
+def _bar(bars: Progress, title: str) -> Iterator[Advance]:
+    """A progress bar for one part; a total of 0 shows a pulse."""
+    task = bars.add_task(title, total=None)
+
+    def advance(done: int, total: int) -> None:
+        bars.update(task, completed=done, total=total or None)
+
+    yield advance
+    shown = bars.tasks[task]
+    total = shown.total or shown.completed or 1
+    bars.update(task, total=total, completed=total)
+
+
+def _print(summary: dict[str, Any]) -> None:
+    from rich.table import Table
+
+    screen = console()
+    table = Table(title="Who finds the answer?", title_justify="left", box=None, pad_edge=False)
+    for head in ("solver", "right", "of", "accuracy", "95 % interval"):
+        table.add_column(head, justify="left" if head == "solver" else "right")
+    for name, figures in _rows(summary):
+        shown = "–" if figures["accuracy"] is None else f"{figures['accuracy']:.1%}"
+        interval = f"{figures['low']:.1%} … {figures['high']:.1%}"
+        table.add_row(name, str(figures["correct"]), str(figures["scored"]), shown, interval)
+    screen.print()
+    screen.print(table)
+    screen.print(f"\n{summary['questions']} questions in {summary['seconds']:.0f} s. Report: {summary['report']}")
+    if not summary["questions"]:
+        screen.print("No question was made; what limited it:")
+        for stage in summary["stages"]:
+            for reason, count in stage["reasons"].items():
+                screen.print(f"  {stage['stage']}: {reason}: {count}")
+        for reason, count in summary["walks_dropped"].items():
+            screen.print(f"  walks: {reason}: {count}")
+
+
+def _rows(summary: dict[str, Any]) -> Iterator[tuple[str, dict[str, Any]]]:
+    yield "expert, all tools", summary["expert"]
+    yield "expert, answer pages hidden", summary["expert_blinded"]
+    for name, figures in summary["solvers"].items():
+        yield name.replace("_", " "), figures
+    for variant, cells in summary["counterfactuals"].items():
+        for name, figures in cells.items():
+            yield f"{variant.replace('_', ' ')} · {name.replace('_', ' ')}", figures

@@ -1,0 +1,116 @@
+"""The quickstart's report: fills the viewer's tables with the figures of a run."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from opensearch_vl.images import ImageStore
+from opensearch_vl.runs import read_records
+from opensearch_vl.scoring.metrics import accuracy
+from opensearch_vl.types import RolloutRecord
+from opensearch_vl.viewer.report import (
+    CostRow,
+    Counterfactual,
+    Figure,
+    ReportData,
+    ScoreRow,
+    StageRow,
+    render_report,
+)
+
+if TYPE_CHECKING:
+    from opensearch_vl.cli.pipeline import QuickstartSettings, Results
+    from opensearch_vl.questions.counterfactual import Cell
+
+_SHOWN = 6
+_EXPECTED = {
+    "no_tools": "at most 2 %",
+    "one_text_search": "at most 5 %",
+    "one_image_search": "dropped by the filter",
+    "image_then_text": "at most 15 %",
+}
+_VARIANTS = {
+    "full": "The questions as built: neither search opens them.",
+    "no_fuzz": "Real names left in: one text search should open them.",
+    "answer_anchored": "A picture of the answer's page: one image search should open them.",
+}
+
+
+def write_report(out: Path, results: Results, settings: QuickstartSettings, seconds: float) -> Path:
+    """Write ``OUT/report.html`` and return its path."""
+    trajectories = out / "trajectories"
+    records = _choose(list(read_records(trajectories, RolloutRecord)) if results.synthesis.done else [])
+    html = render_report(_data(results, settings, seconds), records, ImageStore(trajectories / "images"))
+    report = out / "report.html"
+    report.write_text(html, encoding="utf-8")
+    return report
+
+
+def _data(results: Results, settings: QuickstartSettings, seconds: float) -> ReportData:
+    counts = results.wiki.meta["counts"]
+    build, expert = results.build, results.synthesis
+    return ReportData(
+        title=f"OpenSearch-VL on {results.wiki.meta['name']}",
+        summary="From an encyclopedia to image-grounded multi-hop questions, solved by an expert with real tools.",
+        figures=(
+            Figure(label="pages read", value=f"{len(results.wiki):,}"),
+            Figure(label="links between them", value=f"{counts.get('links', 0):,}"),
+            Figure(label="questions", value=f"{len(build.tasks):,}"),
+            Figure(label="trajectories kept", value=f"{expert.accepted:,} of {expert.done:,}"),
+            Figure(label="seconds", value=f"{seconds:,.0f}"),
+        ),
+        stages=tuple(
+            StageRow(stage=row.stage, entered=row.came_in, passed=row.passed, reasons=row.reasons)
+            for row in build.stages.rows()
+        ),
+        scores=(
+            ScoreRow.of("expert, all tools", expert.accuracy, "at least 95 %"),
+            ScoreRow.of("expert, answer pages hidden", results.blinded, "0 %"),
+            *(_score(cell, _EXPECTED.get(cell.solver, "")) for cell in results.solvers),
+        ),
+        counterfactuals=_counterfactuals(results.variants),
+        costs=tuple(CostRow(part=part, seconds=value) for part, value in results.seconds.items()),
+        settings={"seed": str(settings.seed), "noise of the expert": str(settings.noise)},
+        notes=_notes(results),
+    )
+
+
+def _score(cell: Cell, expected: str = "") -> ScoreRow:
+    return ScoreRow.of(cell.solver.replace("_", " "), accuracy(cell.verdicts), expected)
+
+
+def _counterfactuals(cells: tuple[Cell, ...]) -> tuple[Counterfactual, ...]:
+    variants = dict.fromkeys(cell.variant for cell in cells)
+    return tuple(
+        Counterfactual(
+            variant=variant.replace("_", " "),
+            explanation=_VARIANTS.get(variant, ""),
+            scores={cell.solver.replace("_", " "): _score(cell) for cell in cells if cell.variant == variant},
+        )
+        for variant in variants
+    )
+
+
+def _notes(results: Results) -> tuple[str, ...]:
+    notes = []
+    if results.build.num_unscored:
+        notes.append(f"{results.build.num_unscored} verdicts of the filter are unscored; those questions were kept.")
+    for reason, count in sorted(results.synthesis.rejected.items()):
+        notes.append(f"{count} trajectories rejected: {reason.replace('_', ' ')}.")
+    return tuple(notes)
+
+
+def _choose(records: list[RolloutRecord]) -> list[RolloutRecord]:
+    """A few trajectories that show the most: kept and rejected ones, degraded pictures, many steps, distinct tasks."""
+
+    def interest(record: RolloutRecord) -> tuple[bool, int, str]:
+        degraded = record.task.provenance.degradation is not None
+        return degraded, len(record.trajectory.steps), record.id
+
+    chosen: dict[str, RolloutRecord] = {}
+    kept = sorted((r for r in records if r.accepted), key=interest, reverse=True)
+    turned_away = sorted((r for r in records if r.accepted is False), key=interest, reverse=True)
+    for record in (*kept[: _SHOWN // 2], *turned_away[:1], *kept[_SHOWN // 2 :: max(1, len(kept) // _SHOWN)]):
+        chosen.setdefault(record.task.id, record)
+    return list(chosen.values())[:_SHOWN]

@@ -1,0 +1,168 @@
+"""Builds the local tool environment out of backends: the one place where protocols meet implementations."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from opensearch_vl.images import ImageStore
+    from opensearch_vl.protocols import ImageIndex, OcrEngine, PageReader, SearchEngine, Summariser, Tool, Upscaler
+    from opensearch_vl.tools.toolbox import Toolbox
+    from opensearch_vl.wiki.tables import WikiFolder
+
+
+@dataclass(frozen=True, slots=True)
+class World:
+    """A wiki with its indexes, and the engines that tools use on it."""
+
+    wiki: WikiFolder
+    search: SearchEngine
+    image_index: ImageIndex
+    reader: PageReader
+    ocr: OcrEngine
+    upscaler: Upscaler
+    summariser: Summariser
+
+    index_dir: Path
+
+    def without(self, pages: frozenset[int]) -> World:
+        """The same world with some pages hidden from both indexes (used to blind the expert)."""
+        from opensearch_vl.backends.image_index import LocalImageIndex
+        from opensearch_vl.backends.passages import LocalSearch
+
+        return replace(
+            self,
+            search=LocalSearch(self.index_dir / "passages", exclude=pages),
+            image_index=LocalImageIndex(self.index_dir / "pictures", exclude=pages),
+        )
+
+
+def build_indexes(wiki: WikiFolder, out: Path | None = None) -> Path:
+    """Build the passage and picture indexes of a wiki where they are missing; returns their folder (WIKI/index)."""
+    from opensearch_vl.backends.image_index import LocalImageIndex
+    from opensearch_vl.backends.passages import LocalSearch
+
+    folder = out or wiki.root / "index"
+    if not (folder / "passages").exists():
+        LocalSearch.build(wiki, folder / "passages")
+    if not (folder / "pictures").exists():
+        LocalImageIndex.build(wiki, folder / "pictures")
+    return folder
+
+
+def local_world(wiki_dir: Path, index_dir: Path | None = None) -> World:
+    """Open a wiki and its indexes (WIKI/index), which are built where they are missing.
+
+    Raises:
+        DataError: If `wiki_dir` is not a wiki folder.
+    """
+    from opensearch_vl.backends.image_index import LocalImageIndex
+    from opensearch_vl.backends.ocr import RapidOcr
+    from opensearch_vl.backends.passages import LocalSearch
+    from opensearch_vl.backends.readers import WikiPageReader
+    from opensearch_vl.backends.summarise import ExtractiveSummariser
+    from opensearch_vl.backends.upscale import LanczosUpscaler
+    from opensearch_vl.wiki.tables import WikiFolder
+
+    wiki = WikiFolder(wiki_dir)
+    index = build_indexes(wiki, index_dir)
+    return World(
+        wiki=wiki,
+        search=LocalSearch(index / "passages"),
+        image_index=LocalImageIndex(index / "pictures"),
+        reader=WikiPageReader(wiki),
+        ocr=RapidOcr(),
+        upscaler=LanczosUpscaler(),
+        summariser=ExtractiveSummariser(),
+        index_dir=index,
+    )
+
+
+def toolbox(world: World, store: ImageStore, *, visit: bool = False) -> Toolbox:
+    """The seven tools of the paper on a local world (`visit` adds the page reader)."""
+    from opensearch_vl.tools.standard import standard_tools
+    from opensearch_vl.tools.toolbox import Toolbox
+
+    tools = standard_tools(
+        search=world.search,
+        image_index=world.image_index,
+        ocr=world.ocr,
+        upscaler=world.upscaler,
+        summariser=world.summariser,
+        reader=world.reader if visit else None,
+    )
+    return Toolbox(tools, store)
+
+
+def ask_tools(wiki_dir: Path | None, index_dir: Path | None, web: bool, store: ImageStore) -> Toolbox:
+    """Tools for `osvl ask`: image tools and OCR always; search over a wiki or the web where one is named.
+
+    Raises:
+        UsageError: If both or a half of a wiki are named.
+        DataError: If the wiki or its indexes are not there.
+    """
+    from opensearch_vl.errors import UsageError
+
+    if web and wiki_dir is not None:
+        raise UsageError("--web and --wiki exclude each other.", "Give one of them.")
+    if web:
+        return _web_toolbox(store)
+    if wiki_dir is not None:
+        return toolbox(local_world(wiki_dir, index_dir), store, visit=True)
+    if index_dir is not None:
+        raise UsageError("--index goes with --wiki.")
+    return _picture_toolbox(store)
+
+
+def _picture_toolbox(store: ImageStore) -> Toolbox:
+    from opensearch_vl.tools.toolbox import Toolbox
+
+    return Toolbox(_picture_tools(), store)
+
+
+def _picture_tools() -> tuple[Tool, ...]:
+    from opensearch_vl.backends.ocr import RapidOcr
+    from opensearch_vl.backends.upscale import LanczosUpscaler
+    from opensearch_vl.tools.ocr import LayoutParsingTool
+    from opensearch_vl.tools.visual import CropTool, PerspectiveTool, SharpenTool, SuperResolutionTool
+
+    return (
+        LayoutParsingTool(RapidOcr()),
+        CropTool(),
+        SharpenTool(),
+        SuperResolutionTool(LanczosUpscaler()),
+        PerspectiveTool(),
+    )
+
+
+def _web_toolbox(store: ImageStore) -> Toolbox:
+    """Picture tools, web search by whichever service has a key, and pages behind the address guard.
+
+    There is no reverse image search on the web without an upload: services take only public addresses.
+    """
+    from opensearch_vl.backends.summarise import ExtractiveSummariser
+    from opensearch_vl.backends.web import HttpPageReader
+    from opensearch_vl.tools.retrieval import TextSearchTool, VisitTool
+    from opensearch_vl.tools.toolbox import Toolbox
+
+    summariser = ExtractiveSummariser()
+    search = TextSearchTool(_web_search(), summariser)
+    return Toolbox((search, VisitTool(HttpPageReader(), summariser), *_picture_tools()), store)
+
+
+def _web_search() -> SearchEngine:
+    from opensearch_vl.backends.web_search import BraveSearch, SearxngSearch, SerperSearch
+    from opensearch_vl.errors import UsageError
+    from opensearch_vl.redaction import env
+
+    if env("SERPER_API_KEY"):
+        return SerperSearch()
+    if env("BRAVE_API_KEY"):
+        return BraveSearch()
+    if url := env("OSVL_SEARXNG_URL"):
+        return SearxngSearch(url)
+    raise UsageError(
+        "--web needs a search service.", "Put SERPER_API_KEY, BRAVE_API_KEY or OSVL_SEARXNG_URL into .env."
+    )

@@ -1,0 +1,105 @@
+"""`osvl quickstart` on a very small miniature: every part runs, resumes, and fails in one clear line."""
+
+import bz2
+import itertools
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+from cli_runner import osvl
+
+from opensearch_vl.runs import digest, read_records
+from opensearch_vl.types import QuestionRecord, RolloutRecord
+
+SMALL = ("--pages", "300", "--set", "num=5", "--set", "synthesis.samples=1", "--json")
+
+
+@pytest.fixture(scope="module")
+def made(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, dict[str, Any]]:
+    out = tmp_path_factory.mktemp("quickstart") / "run"
+    done = osvl("quickstart", "--out", str(out), *SMALL)
+    assert done.returncode == 0, done.stderr
+    assert done.stdout.count("\n") == 1
+    return out, json.loads(done.stdout)
+
+
+def test_the_summary_has_the_promised_figures(made: tuple[Path, dict[str, Any]]) -> None:
+    out, summary = made
+    assert summary["questions"] == 5
+    assert summary["expert"]["scored"] == summary["expert_blinded"]["scored"] == 5
+    assert summary["expert_blinded"]["correct"] == 0
+    solvers = {"no_tools", "one_text_search", "one_image_search", "image_then_text"}
+    assert solvers <= set(summary["solvers"]) and all(summary["solvers"][name]["scored"] == 5 for name in solvers)
+    assert set(summary["counterfactuals"]) == {"full", "no_fuzz", "answer_anchored"}
+    assert summary["seconds"] > 0 and Path(summary["report"]) == out / "report.html"
+    assert json.loads((out / "summary.json").read_text()) == summary
+
+
+def test_stage_counts_add_up(made: tuple[Path, dict[str, Any]]) -> None:
+    out, summary = made
+    stages = summary["stages"]
+    for above, below in itertools.pairwise(stages):
+        assert above["came_in"] - sum(above["reasons"].values()) == above["passed"] == below["came_in"]
+    records = list(read_records(out / "questions", QuestionRecord))
+    assert stages[0]["came_in"] == len(records)
+    assert sum(record.task is not None for record in records) == summary["questions"]
+
+
+def test_the_report_is_one_file_that_loads_nothing(made: tuple[Path, dict[str, Any]]) -> None:
+    html = (made[0] / "report.html").read_text(encoding="utf-8")
+    assert "data:image/" in html
+    for outside in ('src="http', "src='http", "@import", "<script src", '<link rel="stylesheet"'):
+        assert outside not in html
+
+
+def test_nothing_of_the_gold_reached_the_agent(made: tuple[Path, dict[str, Any]]) -> None:
+    records = list(read_records(made[0] / "trajectories", RolloutRecord))
+    assert records
+    for record in records:
+        for step in record.trajectory.steps:
+            assert step.call is None or record.task.gold.answer not in json.dumps(dict(step.call.arguments))
+
+
+def test_resuming_changes_nothing(made: tuple[Path, dict[str, Any]]) -> None:
+    out, summary = made
+    before = {name: digest(out / name) for name in ("questions", "trajectories", "blinded")}
+    torn = out / "trajectories" / "records.jsonl"
+    lines = torn.read_bytes().splitlines(keepends=True)
+    torn.write_bytes(b"".join(lines[:2]) + lines[2][:100])
+    again = osvl("quickstart", "--out", str(out), "--resume", *SMALL)
+    assert again.returncode == 0, again.stderr
+    assert {name: digest(out / name) for name in before} == before
+    ours = json.loads(again.stdout)
+    assert ours["expert"] == summary["expert"] and ours["solvers"] == summary["solvers"]
+
+
+def test_what_is_there_is_not_overwritten(made: tuple[Path, dict[str, Any]]) -> None:
+    refused = osvl("quickstart", "--out", str(made[0]), *SMALL)
+    assert refused.returncode == 1 and "--resume" in refused.stderr and refused.stdout == ""
+
+
+@pytest.mark.parametrize(
+    ("content", "says"),
+    [
+        (None, "no export"),
+        (b"", "empty"),
+        (b"PK\x03\x04 not a dump", ""),
+        (b"<html><body>not a dump</body></html>", ""),
+        (bz2.compress(b"<mediawiki></mediawiki>"), ""),
+    ],
+)
+def test_a_bad_export_is_one_clear_line(tmp_path: Path, content: bytes | None, says: str) -> None:
+    dump = tmp_path / "dump.xml.bz2"
+    if content is not None:
+        dump.write_bytes(content)
+    failed = osvl("quickstart", "--dump", str(dump), "--out", str(tmp_path / "out"), "--json")
+    assert failed.returncode == 1 and failed.stdout == "" and "internal error" not in failed.stderr
+    assert failed.stderr.strip().count("\n") == 0 and says in failed.stderr
+    assert not (tmp_path / "out" / "wiki").exists()
+
+
+@pytest.mark.parametrize("wrong", [("--images", "nowhere"), ("--set", "pages=many"), ("--set", "pagez=3")])
+def test_wrong_usage_is_refused_before_any_work(tmp_path: Path, wrong: tuple[str, str]) -> None:
+    refused = osvl("quickstart", "--out", str(tmp_path / "out"), *wrong)
+    assert refused.returncode == 2 and not (tmp_path / "out").exists()

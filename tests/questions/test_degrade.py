@@ -1,0 +1,111 @@
+"""The enhancement subset: seeded damages, accepted only when the repair provably gives the lettering back."""
+
+import numpy as np
+import pytest
+from PIL import Image, ImageDraw
+
+from opensearch_vl.images import decode, encode_png
+from opensearch_vl.protocols import TextBlock
+from opensearch_vl.questions.degrade import damage, degrade
+from opensearch_vl.questions.repairs import repair
+from opensearch_vl.questions.settings import DegradeSettings
+
+
+@pytest.fixture(scope="module")
+def sign() -> Image.Image:
+    image = Image.new("RGB", (520, 400), "white")
+    draw = ImageDraw.Draw(image)
+    for x in range(40, 480, 24):
+        draw.rectangle((x, 150, x + 11, 250), fill="black")
+    return image
+
+
+def contrast(image: Image.Image) -> float:
+    return float(np.asarray(image.convert("L"), dtype=float).std())
+
+
+class SeesContrast:
+    """Reads the name where fine detail has at least the given strength (standard deviation of grey levels)."""
+
+    name = "sees-contrast"
+
+    def __init__(self, least, upright_only=False):
+        self.least, self.upright_only = least, upright_only
+
+    async def read(self, image, *, orient=False, charts=False):
+        shown = decode(image)
+        if self.upright_only:  # the four corners of an upright sheet are white
+            grey = np.asarray(shown.convert("L"))
+            readable = min(grey[8, 8], grey[8, -9], grey[-9, 8], grey[-9, -9]) > 200
+        else:
+            readable = contrast(shown) >= self.least
+        return [TextBlock("ORLA ZOO", "text", (0, 0, 1, 1), 0.9)] if readable else []
+
+
+class Nearest:
+    name, describes = "nearest", "repeats pixels"
+
+    def upscale(self, image, scale):
+        return image.resize((image.width * scale, image.height * scale), Image.Resampling.NEAREST)
+
+
+async def run(sign, kinds, ocr, upscaler=None, seed=4):
+    return await degrade(
+        encode_png(sign),
+        ["Orla Zoo"],
+        kinds,
+        settings=DegradeSettings(),
+        ocr=ocr,
+        upscaler=upscaler,
+        ratio=0.85,
+        seed=seed,
+    )
+
+
+async def test_blur_is_raised_until_unreadable_and_sharpening_brings_it_back(sign) -> None:
+    least = (contrast(damage(sign, "blur", 4.0, 0)) + contrast(damage(sign, "blur", 3.5, 0))) / 2
+    made, trials = await run(sign, ["blur"], SeesContrast(least))
+    assert made is not None
+    assert (made.degradation.kind, made.degradation.repair_tool, made.degradation.strength) == ("blur", "sharpen", 4.0)
+    assert made.degradation.readable_after
+    assert not made.degradation.readable_before
+    assert decode(made.png).size == sign.size
+    assert len(trials) == 1
+
+
+async def test_what_cannot_be_repaired_is_not_accepted(sign) -> None:
+    made, trials = await run(sign, ["blur", "downsample"], SeesContrast(1000.0), Nearest())
+    assert made is None
+    assert [(t.kind, t.accepted) for t in trials] == [("blur", False), ("downsample", False)]
+
+
+async def test_what_stays_readable_is_not_accepted(sign) -> None:
+    made, trials = await run(sign, ["blur", "downsample", "perspective"], SeesContrast(0.0), Nearest())
+    assert made is None
+    assert trials == ()
+
+
+async def test_a_skewed_sheet_is_found_and_straightened(sign) -> None:
+    made, _ = await run(sign, ["perspective"], SeesContrast(0, upright_only=True))
+    assert made is not None
+    assert made.degradation.repair_tool == "perspective_correct"
+
+
+async def test_downsampling_needs_an_upscaler(sign) -> None:
+    made, trials = await run(sign, ["downsample"], SeesContrast(1000.0))
+    assert (made, trials) == (None, ())
+
+
+@pytest.mark.parametrize("kind", ["blur", "downsample", "perspective"])
+def test_damage_is_seeded(sign, kind) -> None:
+    strength = {"blur": 2.0, "downsample": 3.0, "perspective": 0.3}[kind]
+    first, again = damage(sign, kind, strength, 5), damage(sign, kind, strength, 5)
+    assert first.tobytes() == again.tobytes()
+    other = damage(sign, kind, strength, 6)
+    assert (first.tobytes() != other.tobytes()) is (kind == "perspective")
+
+
+def test_repairs_have_the_sizes_of_the_tools(sign) -> None:
+    assert repair(sign, "blur", None).size == sign.size
+    assert repair(damage(sign, "downsample", 4, 0), "downsample", Nearest()).size == sign.size
+    assert repair(Image.new("RGB", (64, 64), "grey"), "perspective", None) is None
