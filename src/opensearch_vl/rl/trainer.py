@@ -37,7 +37,7 @@ from opensearch_vl.rl.server_policy import ServerPolicy
 from opensearch_vl.rl.settings import RlSettings
 from opensearch_vl.runs import RunFolder
 from opensearch_vl.sft.collate import model_inputs
-from opensearch_vl.sft.train import last_checkpoint, metrics_callback, save_checkpoint, step_of
+from opensearch_vl.sft.train import last_checkpoint, run_callback, save_checkpoint, step_of
 from opensearch_vl.types import Task
 
 if TYPE_CHECKING:
@@ -188,7 +188,7 @@ def trainer_class() -> type[Any]:
                     {"prompt": [""] * settings.prompts_per_step, "slot": list(range(settings.prompts_per_step))}
                 ),
                 processing_class=scene.chat_format.tokenizer,
-                callbacks=[metrics_callback(run, lambda name: name not in _TIMINGS)],
+                callbacks=[run_callback(run, lambda name: name not in _TIMINGS, scene.chat_format)],
             )
             self.settings = settings
             self.scene = scene
