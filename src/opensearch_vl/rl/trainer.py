@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from opensearch_vl.agent.pixels import Pixels
-from opensearch_vl.errors import DataError, MissingExtra
+from opensearch_vl.errors import ConfigError, DataError, MissingExtra
 from opensearch_vl.rl.arguments import rl_arguments
 from opensearch_vl.rl.batch import Batch, make_batch
 from opensearch_vl.rl.decoding import Decoder
@@ -107,11 +107,16 @@ def train_rl(
 
     Raises:
         DataError: Without tasks.
-        ConfigError: If sizes do not divide, or the temperature is 0.
+        ConfigError: If sizes do not divide, the temperature is 0, or K is not the same everywhere.
         MissingExtra: Without the training extra.
     """
     if not tasks:
         raise DataError("There are no tasks to train on.")
+    if scene.env.settings.fatal_after != scene.reward.fatal_after:
+        raise ConfigError(
+            f"Rollouts end after {scene.env.settings.fatal_after} errors in a row (agent.fatal_after), but are scored "
+            f"as fatal after {scene.reward.fatal_after} (reward.fatal_after); both are K of the paper."
+        )
     try:
         import torch
         from transformers import AutoModelForImageTextToText, PrinterCallback
@@ -233,6 +238,7 @@ def trainer_class() -> type[Any]:
                 [outcome.scored for outcome in outcomes],
                 mode=settings.mode,
                 estimator=settings.estimator,
+                clamp_unanswered=settings.clamp_unanswered,
                 pad_id=self.scene.chat_format.tokenizer.pad_token_id,
             )
             self.generation = Generation(batch, self._divide_by(batch))
