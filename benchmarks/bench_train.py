@@ -70,7 +70,7 @@ class Setting:
         )
 
     def scene(self, seconds: float) -> Scene:
-        return Scene(self.environment(seconds), ExactJudge(), RewardSettings(), self.format)
+        return Scene(self.environment(seconds), ExactJudge(), RewardSettings(fatal_after=99), self.format)
 
     def policy(self, max_rows: int, lockstep: bool) -> LocalPolicy:
         policy, _ = load_policy(self.model, self.store, max_rows=max_rows, lockstep=lockstep)

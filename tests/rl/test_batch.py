@@ -64,6 +64,29 @@ def test_padding_masks_and_counts() -> None:
     assert (counts.num_trained_tokens, counts.num_generated_tokens) == (9, 17)
 
 
+@pytest.mark.parametrize(
+    ("mode", "clamp", "expected"),
+    [
+        ("fatal_clamp", False, [-1, 1, -1]),  # the paper's text: never answering is penalised
+        ("fatal_clamp", True, [0, 1, -1]),  # its code
+        ("fatal_mask", True, [-1, 1, -1]),
+        ("vanilla", True, [-1, 1, -1]),
+    ],
+)
+def test_unanswered_trajectories_are_penalised_unless_the_setting_says_otherwise(
+    mode: str, clamp: bool, expected: list[int]
+) -> None:
+    rollouts = [
+        ScoredTranscript(transcript(), 0, 0.0, answered=False),
+        ScoredTranscript(transcript(), 0, 1.0),
+        ScoredTranscript(transcript(), 0, 0.0),
+    ]
+    batch = make_batch(rollouts, mode=mode, clamp_unanswered=clamp)
+    assert np.sign(batch.advantages).tolist() == expected
+    assert batch.mask.sum(1).tolist() == [5, 5, 5]  # nothing is masked for it
+    assert batch.counts.num_unanswered == 1
+
+
 def test_an_empty_batch_is_refused() -> None:
     with pytest.raises(ValueError, match="at least one"):
         make_batch([])

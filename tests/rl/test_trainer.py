@@ -367,6 +367,14 @@ def test_settings_that_do_not_fit_are_refused(
         rl_arguments(settings(checkpoint, **changes), temperature, tmp_path)
 
 
+def test_two_different_ks_are_refused(
+    checkpoint: Path, chat: ChatFormat, store: ImageStore, entities: list[world.Entity], tmp_path: Path
+) -> None:
+    scene = scene_of(chat, store, entities, fatal_after=5)
+    with pytest.raises(ConfigError, match="both are K"):
+        train_rl(settings(checkpoint), scene, [world.task_of(entities[0], False)], None, tmp_path)
+
+
 def test_no_tasks_is_one_clear_error(
     checkpoint: Path, chat: ChatFormat, store: ImageStore, entities: list[world.Entity], tmp_path: Path
 ) -> None:

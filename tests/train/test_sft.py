@@ -126,7 +126,8 @@ def test_it_learns_and_the_checkpoint_is_an_ordinary_one(
     assert rows[-1]["loss"] < 0.6 * rows[0]["loss"]
     assert report.num_steps == 25
     model = transformers.AutoModelForImageTextToText.from_pretrained(report.model)
-    assert ChatFormat.load(report.model).im_end == chat.im_end
+    between = tmp_path / "run" / "checkpoints" / "checkpoint-24"
+    assert ChatFormat.load(report.model).im_end == ChatFormat.load(between).im_end == chat.im_end
     batch = Collator(examples.transcripts, Pixels(chat, store), 0)([{"index": 0}])
     start = transformers.AutoModelForImageTextToText.from_pretrained(checkpoint)
     with torch.no_grad():

@@ -13,13 +13,15 @@ pytest.importorskip("trl")
 
 import synthetic_world as world
 
-from opensearch_vl.cli import model, train
+from opensearch_vl.cli import ask, model, train
 from opensearch_vl.errors import ConfigError, DataError, RunExists
 from opensearch_vl.images import ImageStore
 from opensearch_vl.runs import RunFolder, digest, read_records
 from opensearch_vl.sft.source import layout_of, open_source
 from opensearch_vl.sft.synthesis import describe
 from opensearch_vl.sft.trajectory_config import TrajectoryConfig
+from opensearch_vl.tools.toolbox import Toolbox
+from opensearch_vl.tools.visual import CropTool, SharpenTool
 from opensearch_vl.types import QuestionRecord, RolloutRecord
 
 pytestmark = pytest.mark.filterwarnings("ignore")  # third-party deprecations inside the training libraries
@@ -54,7 +56,7 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return root
 
 
-def call(*arguments: str) -> Any:
+def call(*arguments: str, codes: tuple[int, ...] = (0, 3)) -> Any:
     """Run `osvl` with these rooms and return its JSON; errors pass through as exceptions."""
     app = typer.Typer()
     model.register(app)
@@ -63,10 +65,11 @@ def call(*arguments: str) -> Any:
         return world.Tools(world.entities(store, 6))
 
     train.register(app, tools_for)
+    ask.register(app, lambda wiki, index, web, store: Toolbox([CropTool(), SharpenTool()], store))
     result = CliRunner().invoke(app, [*arguments, "--json"])
     if result.exception is not None and not isinstance(result.exception, SystemExit):
         raise result.exception
-    assert result.exit_code in (0, 3), result.output
+    assert result.exit_code in codes, result.output
     return json.loads(result.stdout)  # one object and nothing else
 
 
@@ -95,6 +98,16 @@ def test_init_then_sft_then_rl(folder: Path, tmp_path: Path) -> None:
     assert len(records) == 4
     store = ImageStore(tmp_path / "rl" / "images", (ImageStore(folder / "questions" / "images"),))
     assert all(image in store for record in records for image in record.task.images)
+
+
+def test_a_checkpoint_answers_through_ask(folder: Path) -> None:
+    picture = next((folder / "questions" / "images").rglob("*.png"))
+    answered = call(
+        "ask", str(picture), "When was it founded?", "--model", str(folder / "model"),
+        *with_settings(["profile=miniature", "max_turns=2", "sampling.max_tokens=8"]), codes=(0, 1),
+    )  # fmt: skip
+    assert answered["trajectory"]["model"] == "model"
+    assert answered["termination"] in ("answered", "turns", "fatal")  # untrained: it babbles, but it is asked
 
 
 def test_plan_prints_what_is_needed(tmp_path: Path) -> None:

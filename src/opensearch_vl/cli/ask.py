@@ -34,6 +34,7 @@ if TYPE_CHECKING:
     from opensearch_vl.agent.settings import AgentSettings
     from opensearch_vl.backends.openai_chat import OpenAIChat
     from opensearch_vl.images import ImageStore
+    from opensearch_vl.protocols import ChatModel
     from opensearch_vl.tools.toolbox import Toolbox
     from opensearch_vl.types import Step
 
@@ -55,7 +56,10 @@ def register(app: typer.Typer, tools_for: ToolsFor) -> None:
             str | None, typer.Option(help="Model server, up to /v1; default: OSVL_BASE_URL, then OpenAI.")
         ] = None,
         model: Annotated[
-            str | None, typer.Option(help="Name of the model; default: OSVL_MODEL, or the server's only one.")
+            str | None,
+            typer.Option(
+                help="Name of the model, or a checkpoint folder to run here; default: OSVL_MODEL, or the server's only."
+            ),
         ] = None,
         wiki: Annotated[Path | None, typer.Option(help="Wiki folder to search.")] = None,
         index: Annotated[Path | None, typer.Option(help="Folder with the indexes of the wiki.")] = None,
@@ -89,7 +93,11 @@ def register(app: typer.Typer, tools_for: ToolsFor) -> None:
             overrides.append(f"layout={chosen}")
         agent_settings = load_config(AgentSettings, config, overrides)
 
-        def serve(store: ImageStore) -> OpenAIChat:
+        def serve(store: ImageStore) -> ChatModel:
+            if model is not None and (Path(model) / "config.json").is_file():
+                from opensearch_vl.rl.rollout_policy import load_chat
+
+                return load_chat(model, store, max_pixels=max_pixels)
             return chat_model(model, base_url, store, agent_settings, max_pixels, price, extra)
 
         code = run_ask(
@@ -107,7 +115,7 @@ def register(app: typer.Typer, tools_for: ToolsFor) -> None:
 def run_ask(
     images: list[str],
     question: str,
-    model_for: Callable[[ImageStore], OpenAIChat],
+    model_for: Callable[[ImageStore], ChatModel],
     tools_for: Callable[[ImageStore], Toolbox],
     settings: AgentSettings,
     *,
@@ -131,6 +139,7 @@ def run_ask(
     import tempfile
 
     from opensearch_vl.agent.agent import Agent
+    from opensearch_vl.backends.openai_chat import OpenAIChat
     from opensearch_vl.images import ImageStore
     from opensearch_vl.types import Termination
 
@@ -141,7 +150,8 @@ def run_ask(
         async def work() -> Answer:
             model = model_for(store)
             async with Agent(model, tools_for(store), settings=settings) as agent:
-                model.name = model.name or await only_model(model)
+                if isinstance(model, OpenAIChat):
+                    model.name = model.name or await only_model(model)
                 if not as_json:
                     _show_task(screen, agent, images, question)
                 pictures = [image if "://" in image or image.startswith("data:") else Path(image) for image in images]

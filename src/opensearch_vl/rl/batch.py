@@ -26,12 +26,14 @@ class ScoredTranscript:
         group: Which prompt it answers; rollouts of one group share a baseline.
         reward: In [0, 1]; None if a judge or the infrastructure failed, which takes it out of baseline and loss.
         fatal_index: The fatal step f of `scoring.fatal.fatal_index`; None for a non-fatal trajectory.
+        answered: Whether it came to a final response.
     """
 
     transcript: Transcript
     group: int
     reward: float | None
     fatal_index: int | None = None
+    answered: bool = True
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,6 +46,7 @@ class BatchCounts:
         num_fatal: Fatal and scored.
         num_clamped: Fatal, below the group mean; `clamped_mean` is their mean relative reward before the clamp.
         num_kept: Fatal, above the group mean; `kept_mean` likewise.
+        num_unanswered: Scored and not fatal, but without a final response.
         num_no_tokens: Without a single trained token.
         num_small_groups: Groups with at most one scored member.
         num_flat_groups: Groups whose scored members all have the same reward.
@@ -59,6 +62,7 @@ class BatchCounts:
     clamped_mean: float
     num_kept: int
     kept_mean: float
+    num_unanswered: int
     num_no_tokens: int
     num_small_groups: int
     num_flat_groups: int
@@ -107,9 +111,22 @@ def loss_mask(
 
 
 def make_batch(
-    rollouts: Sequence[ScoredTranscript], *, mode: Mode = "fatal_clamp", estimator: Estimator = "grpo", pad_id: int = 0
+    rollouts: Sequence[ScoredTranscript],
+    *,
+    mode: Mode = "fatal_clamp",
+    estimator: Estimator = "grpo",
+    clamp_unanswered: bool = False,
+    pad_id: int = 0,
 ) -> Batch:
     """Pad, mask and compute advantages.
+
+    Args:
+        rollouts: Of whole groups.
+        mode: What is done with fatal trajectories.
+        estimator: The baseline.
+        clamp_unanswered: In mode `fatal_clamp`, also never blame a trajectory that was cut off before its response, as
+            the paper's code does and its text does not.
+        pad_id: Token that fills shorter rows up.
 
     Raises:
         ValueError: Without rollouts, or on an infinite reward.
@@ -119,6 +136,9 @@ def make_batch(
     relative = relative_rewards([item.reward for item in rollouts], [item.group for item in rollouts], estimator)
     fatal = np.array([item.fatal_index is not None for item in rollouts])
     advantages = clamp_fatal(relative.values, fatal, mode)
+    unanswered = np.array([not item.answered for item in rollouts]) & ~fatal & relative.scored
+    if clamp_unanswered and mode == "fatal_clamp":
+        advantages = np.where(unanswered, np.maximum(advantages, 0.0), advantages)
 
     shape = (len(rollouts), max(len(item.transcript) for item in rollouts))
     ids = np.full(shape, pad_id, dtype=np.int64)
@@ -144,6 +164,7 @@ def make_batch(
         clamped_mean=float(relative.values[below].mean()) if below.any() else 0.0,
         num_kept=int(above.sum()),
         kept_mean=float(relative.values[above].mean()) if above.any() else 0.0,
+        num_unanswered=int(unanswered.sum()),
         num_no_tokens=int((~mask.any(axis=1)).sum()),
         num_small_groups=relative.num_small_groups,
         num_flat_groups=relative.num_flat_groups,

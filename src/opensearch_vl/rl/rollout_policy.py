@@ -245,6 +245,12 @@ def load_policy(
     return LocalPolicy(decoder, Path(checkpoint).name, max_rows=max_rows, lockstep=lockstep), chat_format
 
 
+def load_chat(checkpoint: Path | str, store: ImageStore, *, max_pixels: int | None = None) -> PolicyChat:
+    """A checkpoint directory as a model for one conversation in this process; see `load_policy`."""
+    policy, chat_format = load_policy(checkpoint, store, max_pixels=max_pixels)
+    return PolicyChat(policy, chat_format, "conversation")
+
+
 def stop_ids(chat_format: ChatFormat) -> list[int]:
     """Tokens that end a turn: ``<|im_end|>`` and the end of text."""
     return sorted({chat_format.im_end, int(chat_format.tokenizer.pad_token_id)})

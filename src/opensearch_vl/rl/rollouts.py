@@ -47,7 +47,8 @@ class Outcome:
     def scored(self) -> ScoredTranscript:
         """As `rl.batch` wants it."""
         reward = None if self.reason else self.score.reward.total
-        return ScoredTranscript(self.transcript, self.group, reward, self.score.fatal)
+        answered = self.trajectory.response is not None
+        return ScoredTranscript(self.transcript, self.group, reward, self.score.fatal, answered)
 
 
 @dataclass(frozen=True, slots=True)

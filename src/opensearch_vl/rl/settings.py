@@ -21,6 +21,8 @@ class RlSettings(Config):
         model: Checkpoint directory; usually the one that fine-tuning wrote.
         mode: What is done with fatal trajectories; `fatal_clamp` is the paper's method.
         estimator: The baseline; `grpo` is the paper's text.
+        clamp_unanswered: Whether a trajectory cut off before its response is clamped like a fatal one. The paper's text
+            says no, so that never answering is penalised; its code says yes.
         loss: Clip range, normalisation, KL.
         prompts_per_step: Prompts rolled out between two generations; 256 in the paper.
         group_size: G, rollouts per prompt; 8 for the 8B model, 16 for 30B-A3B in the paper.
@@ -54,6 +56,7 @@ class RlSettings(Config):
     model: str = ""
     mode: Mode = "fatal_clamp"
     estimator: Estimator = "grpo"
+    clamp_unanswered: bool = False
     loss: LossSettings = LossSettings()
     prompts_per_step: int = Field(default=256, gt=0)
     group_size: int = Field(default=8, gt=1)

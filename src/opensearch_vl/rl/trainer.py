@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from opensearch_vl.agent.pixels import Pixels
-from opensearch_vl.errors import DataError, MissingExtra
+from opensearch_vl.errors import ConfigError, DataError, MissingExtra
 from opensearch_vl.rl.arguments import rl_arguments
 from opensearch_vl.rl.batch import Batch, make_batch
 from opensearch_vl.rl.decoding import Decoder
@@ -37,7 +37,7 @@ from opensearch_vl.rl.server_policy import ServerPolicy
 from opensearch_vl.rl.settings import RlSettings
 from opensearch_vl.runs import RunFolder
 from opensearch_vl.sft.collate import model_inputs
-from opensearch_vl.sft.train import last_checkpoint, metrics_callback, save_checkpoint, step_of
+from opensearch_vl.sft.train import last_checkpoint, run_callback, save_checkpoint, step_of
 from opensearch_vl.types import Task
 
 if TYPE_CHECKING:
@@ -107,11 +107,16 @@ def train_rl(
 
     Raises:
         DataError: Without tasks.
-        ConfigError: If sizes do not divide, or the temperature is 0.
+        ConfigError: If sizes do not divide, the temperature is 0, or K is not the same everywhere.
         MissingExtra: Without the training extra.
     """
     if not tasks:
         raise DataError("There are no tasks to train on.")
+    if scene.env.settings.fatal_after != scene.reward.fatal_after:
+        raise ConfigError(
+            f"Rollouts end after {scene.env.settings.fatal_after} errors in a row (agent.fatal_after), but are scored "
+            f"as fatal after {scene.reward.fatal_after} (reward.fatal_after); both are K of the paper."
+        )
     try:
         import torch
         from transformers import AutoModelForImageTextToText, PrinterCallback
@@ -188,7 +193,7 @@ def trainer_class() -> type[Any]:
                     {"prompt": [""] * settings.prompts_per_step, "slot": list(range(settings.prompts_per_step))}
                 ),
                 processing_class=scene.chat_format.tokenizer,
-                callbacks=[metrics_callback(run, lambda name: name not in _TIMINGS)],
+                callbacks=[run_callback(run, lambda name: name not in _TIMINGS, scene.chat_format)],
             )
             self.settings = settings
             self.scene = scene
@@ -233,6 +238,7 @@ def trainer_class() -> type[Any]:
                 [outcome.scored for outcome in outcomes],
                 mode=settings.mode,
                 estimator=settings.estimator,
+                clamp_unanswered=settings.clamp_unanswered,
                 pad_id=self.scene.chat_format.tokenizer.pad_token_id,
             )
             self.generation = Generation(batch, self._divide_by(batch))

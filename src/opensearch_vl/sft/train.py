@@ -109,7 +109,7 @@ def train_sft(
         data_collator=Collator(examples.transcripts, Pixels(chat_format, store), chat_format.tokenizer.pad_token_id),
         processing_class=chat_format.tokenizer,
         peft_config=_lora(settings),
-        callbacks=[metrics_callback(run, _KEPT.__contains__)],
+        callbacks=[run_callback(run, _KEPT.__contains__, chat_format)],
     )
     trainer.remove_callback(PrinterCallback)  # it prints on stdout
     start = step_of(resume)
@@ -173,16 +173,23 @@ def sft_arguments(settings: SftSettings, out: Path) -> Any:
     )
 
 
-def metrics_callback(run: RunFolder | None, kept: Callable[[str], bool]) -> Any:
-    """A trainer callback that copies what is logged, as far as its name is `kept`, into the run's metrics."""
+def run_callback(run: RunFolder | None, kept: Callable[[str], bool], chat_format: ChatFormat) -> Any:
+    """A trainer callback that copies what is logged, as far as its name is `kept`, into the run's metrics.
+
+    It also completes each checkpoint with the image processor, so that it can be used like the final one.
+    """
     from transformers import TrainerCallback
 
-    class Metrics(TrainerCallback):  # type: ignore[misc] # transformers is untyped here
+    class Bookkeeping(TrainerCallback):  # type: ignore[misc] # transformers is untyped here
         def on_log(self, args: Any, state: Any, control: Any, logs: dict[str, Any] | None = None, **_: Any) -> None:
             if run is not None and logs and "loss" in logs:  # the summary at the end has none
                 run.metric({"step": state.global_step, **{name: value for name, value in logs.items() if kept(name)}})
 
-    return Metrics()
+        def on_save(self, args: Any, state: Any, control: Any, **_: Any) -> None:
+            if state.is_world_process_zero:
+                chat_format.image_processor.save_pretrained(Path(args.output_dir) / f"checkpoint-{state.global_step}")
+
+    return Bookkeeping()
 
 
 def last_checkpoint(folder: Path) -> Path | None:
