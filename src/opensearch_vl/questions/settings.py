@@ -23,7 +23,7 @@ class AnswerSettings(Config):
     max_tokens: int = Field(6, ge=1)
     max_shared: int = Field(3, ge=1)
     max_share: float = Field(0.005, ge=0, le=1)
-    min_key_pages: int = Field(10, ge=1)
+    min_key_pages: int = Field(25, ge=1)
     allow_linked: bool = False
     obfuscate: float = Field(0.1, ge=0, le=1)
 
@@ -39,7 +39,7 @@ class FuzzSettings(Config):
     """
 
     max_attributes: int = Field(2, ge=0)
-    min_shared: int = Field(10, ge=1)
+    min_shared: int = Field(20, ge=1)
     use_prose: bool = False
 
 
