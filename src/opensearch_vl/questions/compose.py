@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from opensearch_vl.questions.answers import Kind, answer_kind, informative, kind_of, other_forms, transformed
 from opensearch_vl.questions.facts import Facts, display_name, same_value
 from opensearch_vl.questions.phrases import Form, base_key, question, table
-from opensearch_vl.questions.settings import AnswerSettings, QuestionSettings
+from opensearch_vl.questions.settings import AnswerSettings, QuestionSettings, pages_bound
 from opensearch_vl.questions.stages import Rejection
 from opensearch_vl.seeds import generator
 from opensearch_vl.text import words
@@ -98,7 +98,7 @@ def _askable(facts: Facts, item: InfoboxItem, walk: Walk, settings: AnswerSettin
         return False
     if item.target_id is not None and (not settings.allow_linked or item.target_id in walk.nodes):
         return False
-    if facts.num_pages_with(item.key) < settings.min_key_pages:
+    if facts.num_pages_with(item.key) < pages_bound(settings.min_key_pages, len(facts.wiki)):
         return False
     if sum(other.key == item.key for other in facts.items(item.page_id)) > 1:
         return False

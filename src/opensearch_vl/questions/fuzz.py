@@ -16,7 +16,7 @@ from opensearch_vl.questions.compose import spoken_bridges
 from opensearch_vl.questions.facts import Facts, same_value
 from opensearch_vl.questions.phrases import Direction, base_key, narrowed, noun, relation_phrase, statement, table
 from opensearch_vl.questions.relations import link_predicate
-from opensearch_vl.questions.settings import FuzzSettings, QuestionSettings
+from opensearch_vl.questions.settings import FuzzSettings, QuestionSettings, pages_bound
 from opensearch_vl.questions.stages import Rejection
 from opensearch_vl.questions.unique import matches
 from opensearch_vl.types import Descriptor, PathHop, Predicate
@@ -88,12 +88,13 @@ def describe(
         return Description(hop.phrase, (relation,), 1)
     page = facts.page(target)
     kind, animate = noun(page.infobox_type, page.domain), page.domain == "Person"
-    stock = _stock(facts, target, path, {hidden, hop.relation}, settings)
+    least = pages_bound(settings.min_shared, len(facts.wiki))
+    stock = _stock(facts, target, path, {hidden, hop.relation}, least)
     for size in range(1, settings.max_attributes + 1):
         for chosen in combinations(stock, size):
             added = [predicate for predicate, _ in chosen]
             predicates = (relation, *added)
-            if matches(facts, predicates) == (target,) and len(matches(facts, added)) >= settings.min_shared:
+            if matches(facts, predicates) == (target,) and len(matches(facts, added)) >= least:
                 clauses = [clause for _, clause in chosen]
                 return Description(narrowed(hop.phrase, _way(hop), clauses, kind, animate), predicates, 1)
     return None
@@ -103,10 +104,8 @@ def _way(hop: PathHop) -> Direction:
     return "inverse" if hop.direction == "inverse" else "forward"
 
 
-def _stock(
-    facts: Facts, target: int, path: Sequence[int], hidden: set[str], settings: FuzzSettings
-) -> list[tuple[Predicate, str]]:
-    """Attributes that may be added, the most widely shared (least telling) first."""
+def _stock(facts: Facts, target: int, path: Sequence[int], hidden: set[str], least: int) -> list[tuple[Predicate, str]]:
+    """Attributes that may be added, shared by `least` pages or more, the least telling first."""
     counted = []
     for item in facts.items(target):
         key = base_key(item.key)
@@ -120,7 +119,7 @@ def _stock(
         else:
             predicate = Predicate(kind="rel", key=item.key, value=facts.page(item.target_id).title)
             shared = len(facts.holders(item.key, item.target_id))
-        if shared >= settings.min_shared:
+        if shared >= least:
             counted.append((-shared, item.key, item.value, predicate))
     animate = facts.page(target).domain == "Person"
     return [

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from opensearch_vl.questions.answers import transformed
 from opensearch_vl.questions.facts import display_name
@@ -45,11 +45,15 @@ class Document:
 
 @dataclass(frozen=True, slots=True)
 class Asked:
-    """What a question asks: a key, how much of its value, and the words for whom or what."""
+    """What a question asks: a key, how much of its value, and the words for whom or what.
+
+    Several keys may be worded alike ("area" of a town, of a lake); `synonyms` are the others.
+    """
 
     key: str
     form: Form
     subject: str
+    synonyms: tuple[str, ...] = ()
 
 
 def understand(question: str, keys: Iterable[str]) -> Asked | None:
@@ -57,18 +61,26 @@ def understand(question: str, keys: Iterable[str]) -> Asked | None:
 
     Falls back on the key whose words come first in the question.
     """
-    best: tuple[int, Asked] | None = None
+    best, longest = list[Asked](), 0
     candidates = sorted(set(keys) | set(table().attributes))
     for key in candidates:
         for form in ("plain", "year", "day"):
             for ask in questions_for(key, form):
                 head, _, tail = ask.partition("{X}")
-                if question.startswith(head) and question.endswith(tail) and len(question) > len(head) + len(tail):
-                    weight = len(head) + len(tail)
-                    if best is None or weight > best[0]:
-                        best = weight, Asked(key, form, question[len(head) : len(question) - len(tail)])
-    if best is not None:
-        return best[1]
+                weight = len(head) + len(tail)
+                if (
+                    weight >= longest
+                    and question.startswith(head)
+                    and question.endswith(tail)
+                    and len(question) > weight
+                ):
+                    best = [
+                        *(best if weight == longest else ()),
+                        Asked(key, form, question[len(head) : len(question) - len(tail)]),
+                    ]
+                    longest = weight
+    if best:
+        return replace(best[0], synonyms=tuple(asked.key for asked in best[1:] if asked.form == best[0].form))
     text = f" {' '.join(words(question))} "
     places = [(text.find(f" {key.replace('_', ' ')} "), key) for key in candidates]
     found = sorted((place, -len(key), key) for place, key in places if place >= 0)
@@ -77,7 +89,8 @@ def understand(question: str, keys: Iterable[str]) -> Asked | None:
 
 def read_value(document: Document, asked: Asked) -> str | None:
     """The asked value as the document states it, or None."""
-    value = document.lines.get(asked.key)
+    stated = (document.lines.get(key) for key in (asked.key, *asked.synonyms))
+    value = next((value for value in stated if value is not None), None)
     return transformed(value, asked.form) if value is not None else None
 
 
