@@ -54,6 +54,7 @@ class QuickstartSettings(Config):
     Attributes:
         pages: Size of the miniature encyclopedia.
         num: Final questions to stop at; None goes through every seed.
+        num_blinded: How many of them the blinded expert tries.
         seed: Seed of everything.
         noise: How often the expert makes a mistake before a move, in [0, 1].
         questions: Question building.
@@ -62,10 +63,11 @@ class QuickstartSettings(Config):
     """
 
     pages: int = Field(2000, ge=100)
-    num: int | None = Field(200, ge=1)
+    num: int | None = Field(160, ge=1)
+    num_blinded: int = Field(60, ge=0)
     seed: int = 0
     noise: float = Field(0.1, ge=0, le=1)
-    questions: QuestionSettings = QuestionSettings()
+    questions: QuestionSettings = QuestionSettings(parallel=2)
     agent: AgentSettings = AgentSettings()
     synthesis: SynthesisSettings = SynthesisSettings()
 
@@ -183,6 +185,7 @@ class Pipeline:
 
     def _blinded(self, tasks: list[Task], world: World) -> Accuracy:
         """The same expert with every answer page hidden from the indexes: it must not find a single answer."""
+        tasks = tasks[: self.settings.num_blinded]
         answers = [world.wiki.resolve(task.provenance.path[-1]) for task in tasks]
         hidden = world.without(frozenset(page for page in answers if page is not None))
         settings = self.settings.synthesis.model_copy(update={"samples": 1})

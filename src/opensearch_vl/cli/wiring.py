@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -11,6 +12,10 @@ if TYPE_CHECKING:
     from opensearch_vl.protocols import ImageIndex, OcrEngine, PageReader, SearchEngine, Summariser, Tool, Upscaler
     from opensearch_vl.tools.toolbox import Toolbox
     from opensearch_vl.wiki.tables import WikiFolder
+
+
+_OCR_WORKERS = min(4, os.cpu_count() or 1)
+"""One picture per core beats several threads on one picture: most of a picture's time has no parallel part."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,7 +78,7 @@ def local_world(wiki_dir: Path, index_dir: Path | None = None) -> World:
         search=LocalSearch(index / "passages"),
         image_index=LocalImageIndex(index / "pictures"),
         reader=WikiPageReader(wiki),
-        ocr=RapidOcr(),
+        ocr=RapidOcr(workers=_OCR_WORKERS, threads=1),
         upscaler=LanczosUpscaler(),
         summariser=ExtractiveSummariser(),
         index_dir=index,
