@@ -1,6 +1,7 @@
 """Reverse image search: recall under distortion, honest silence and ambiguity, appending, crashes, exclusion."""
 
 import asyncio
+import errno
 import json
 import threading
 from pathlib import Path
@@ -13,7 +14,7 @@ from PIL import Image, ImageFilter
 
 from opensearch_vl.backends import features, geometry, vocabulary
 from opensearch_vl.backends.image_index import LocalImageIndex, Showing, picture_folder
-from opensearch_vl.errors import BadInput, DataError, ImageError
+from opensearch_vl.errors import BadInput, DataError, ImageError, StorageFull
 
 SIGNS = ("Kelmora Hall", "Vanbri House", "Dunolo Baths")
 PAGES = [
@@ -122,6 +123,18 @@ def test_a_bad_picture_names_itself_and_leaves_no_folder(tmp_path: Path) -> None
     assert list(tmp_path.iterdir()) == []
 
 
+def test_a_full_disk_is_told_apart_from_a_damaged_input(tmp_path: Path) -> None:
+    def failing(number: int):
+        yield encoded(facade(0)), Showing("0", "http://p.invalid/0", "0.png")
+        raise OSError(number, "what happened")
+
+    with pytest.raises(StorageFull):
+        LocalImageIndex.build_from_pictures(failing(errno.ENOSPC), tmp_path / "index")
+    with pytest.raises(DataError, match="what happened"):
+        LocalImageIndex.build_from_pictures(failing(errno.EIO), tmp_path / "index")
+    assert list(tmp_path.iterdir()) == []
+
+
 def test_an_empty_index_finds_nothing(tmp_path: Path) -> None:
     built = LocalImageIndex.build_from_pictures([], tmp_path / "index")
     assert built.search_now(encoded(facade(0)), 5) == []
@@ -202,4 +215,4 @@ def test_vocabulary_survives_tiny_and_degenerate_collections() -> None:
     centres = vocabulary.train(same, 32, 0)
     postings = vocabulary.Postings.make(centres, same, np.array([2, 3], np.int32), 0)
     assert set(postings.vote(same[:1], 5)) <= {0, 1}
-    assert vocabulary.num_words(0) == 32 and vocabulary.num_words(10**9) == 16384
+    assert vocabulary.num_words(0) == 32 and vocabulary.num_words(10**9) == 8192

@@ -27,6 +27,15 @@ def test_a_full_width_line_divides_the_columns_into_bands() -> None:
     assert order(page) == "L0 L1 L2 R0 R1 R2 M l0 l1 l2 r0 r1 r2"
 
 
+def test_an_inset_between_the_columns_does_not_cut_them() -> None:
+    page = [line(f"L{n}", 0, 25 * n, 250 if n < 3 or n > 5 else 170) for n in range(9)]
+    page += [
+        line(f"R{n}", 270 if n < 3 or n > 5 else 350, 25 * n + 1, 250 if n < 3 or n > 5 else 170) for n in range(9)
+    ]
+    page += [line(f"q{n}", 190, 78 + 25 * n, 140) for n in range(2)]
+    assert order(page[::-1]) == "L0 L1 L2 L3 L4 L5 L6 L7 L8 q0 q1 R0 R1 R2 R3 R4 R5 R6 R7 R8"
+
+
 def test_three_columns() -> None:
     page = [line(f"{c}{n}", 250 * i, 25 * n) for i, c in enumerate("abc") for n in range(3)]
     assert order(page) == "a0 a1 a2 b0 b1 b2 c0 c1 c2"

@@ -45,6 +45,15 @@ def test_finds_the_infobox_passage_of_the_named_page(index: LocalSearch) -> None
     assert "Architect: Ada Ångström" in best.text and best.score > 0
 
 
+def test_small_words_do_not_choose_the_passage(tmp_path: Path) -> None:
+    page = FakePage(
+        "Foo", "What Foo is to the town of Bar is what it is to the people of it.", {"known_for": "the Foo method"}
+    )
+    built = LocalSearch.build(FakeWiki([page], tmp_path), tmp_path / "index")
+    for query in ("What is the Foo known for?", "what is Foo known for", "known for of Foo"):
+        assert built.search_now(query, 1)[0].text == "Known for: the Foo method"
+
+
 @pytest.mark.parametrize(
     ("query", "title"),
     [

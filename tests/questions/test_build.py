@@ -20,7 +20,7 @@ from opensearch_vl.questions.settings import AnswerSettings, FuzzSettings, Quest
 from opensearch_vl.questions.stages import StageTable
 from opensearch_vl.runs import RunFolder, digest, read_json_lines, read_manifest, read_records
 from opensearch_vl.scoring.judges import ExactJudge
-from opensearch_vl.types import QuestionRecord, Step, Task, Termination, Trajectory
+from opensearch_vl.types import Gold, Provenance, QuestionRecord, Step, Task, Termination, Trajectory
 from opensearch_vl.wiki.dump import build_wiki
 from opensearch_vl.wiki.miniature import write_miniature
 from opensearch_vl.wiki.tables import WikiFolder
@@ -136,6 +136,24 @@ def test_killed_and_resumed_it_ends_in_the_same_digest(wiki, whole, tmp_path) ->
 def test_stops_at_the_number_asked_for(wiki, whole, tmp_path) -> None:
     report = build(wiki, tmp_path / "few", Fixed(), num=4)
     assert [task.id for task in report.tasks] == [task.id for task in whole[1].tasks[:4]]
+
+
+def test_other_corpora_join_before_the_filter(wiki, whole, tmp_path) -> None:
+    picture = whole[1].tasks[0].images
+    foreign = [
+        Task(
+            id=f"m{n}", question="Who?", images=picture, gold=Gold(answer=answer), provenance=Provenance(corpus="fvqa")
+        )
+        for n, answer in enumerate(("nothing", "Ann"))
+    ]
+    for resume in (False, True):
+        with RunFolder(tmp_path / "run", SETTINGS, resume=resume) as run:
+            solver = Fixed(text="nothing")
+            tools = QuestionTools(judge=ExactJudge(), filters=(solver,))
+            report = build_questions(wiki, SETTINGS, seed=5, num=2, tools=tools, run=run, merge=foreign)
+        assert report.corpora == {"wiki": 2, "fvqa": 1}
+        assert [task.id for task in report.screened] == ["m0"]
+        assert len(solver.asked) == (0 if resume else 4)
 
 
 def test_what_the_filter_answers_is_dropped_with_its_trace(wiki, whole, tmp_path) -> None:

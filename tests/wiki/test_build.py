@@ -18,7 +18,9 @@ from wiki.wikitool import write
 from opensearch_vl.errors import DataError, DumpError, RunExists, StorageFull
 from opensearch_vl.wiki import parsing, writing
 from opensearch_vl.wiki.dump import build_wiki
+from opensearch_vl.wiki.export import Export
 from opensearch_vl.wiki.graph import follow_redirects
+from opensearch_vl.wiki.page import parse_page
 from opensearch_vl.wiki.schema import TABLES
 from opensearch_vl.wiki.tables import WikiFolder, label
 
@@ -63,7 +65,12 @@ def wiki(tmp_path_factory: pytest.TempPathFactory) -> WikiFolder:
     picture(root / "pictures" / "deep" / "rose garden.PNG", colour="blue")
     picture(root / "pictures" / "Unused.png")
     (root / "pictures" / "Bad.png").write_bytes(b"no picture")
-    dump = write(root / "dump.xml", {**PAGES, "Bad": "[[File:bad.png]] [[File:Absent.png]]"})
+    (root / "pictures" / "Map.svg").write_text("<svg/>")
+    picture(root / "pictures" / "Caf%C3%A9_view.png", colour="green")
+    dump = write(
+        root / "dump.xml",
+        {**PAGES, "Bad": "[[File:bad.png]] [[File:Absent.png]] [[File:map.svg]] [[File:Café view.png]]"},
+    )
     return build_wiki(dump, root / "wiki", images=root / "pictures")
 
 
@@ -153,9 +160,10 @@ def test_pictures(wiki: WikiFolder) -> None:
     assert (main.file, main.ord, main.licence, main.author) == ("Rose Hall.png", 0, "cc-by-sa-4.0, gfdl", "Ann P.")
     assert (other.file, other.ord, other.licence, other.author) == ("Rose garden.PNG", 1, "pd-old", "")
     assert wiki.images.open(main.ref).size == (main.ref.width_px, main.ref.height_px) == (40, 30)
-    assert wiki.meta["skipped"]["picture_undecodable"] == 1
+    assert wiki.meta["skipped"]["picture_undecodable"] == 2
+    assert [(image.file, image.ord) for image in wiki.page_images(ids(wiki, "Bad")[0])] == [("Café view.png", 4)]
     assert wiki.meta["images"] is True
-    assert len(list((wiki.root / "images").rglob("*.png"))) == 2  # unused pictures are not copied
+    assert len(list((wiki.root / "images").rglob("*.png"))) == 3  # unused pictures are not copied
 
 
 def test_skipped_pages_are_counted_by_reason(wiki: WikiFolder) -> None:
@@ -425,3 +433,20 @@ def test_a_whole_wikipedia(tmp_path: Path) -> None:
     page = wiki.page_at("https://ltg.wikipedia.org/wiki/R%C4%93zne_(upe)")
     assert page is not None
     assert wiki.page(page).title == "Rēzne (upe)"
+
+
+@pytest.mark.skipif(not DATA.is_dir(), reason="real dumps are not here")
+def test_pages_of_many_editions() -> None:
+    read = empty = 0
+    for file in sorted((DATA / "dbpedia-minidumps").iterdir())[::5]:
+        export = Export(file)
+        try:
+            for page in export:
+                if page.text and page.model == "wikitext":
+                    parsed = parse_page(page.title, page.text, export.site)
+                    assert len(parsed.text) <= 2 * len(page.text)
+                    read += 1
+        except DumpError:
+            empty += 1
+    assert read > 20
+    assert empty > 5

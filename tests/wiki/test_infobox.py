@@ -71,6 +71,18 @@ def test_repeated_keys_number_on_and_empty_ones_vanish() -> None:
     assert box.type == "x"
 
 
+def test_embedded_infoboxes_are_read_too() -> None:
+    nested = "{{Infobox person|name=Here|a=[[A]]{{Infobox officeholder|embed=yes|office=[[Mayor]]}}|module={{Infobox scientist|embed=yes|field=[[Law]]}}}}"
+    box = parse_page("Here", nested, SITE).infobox
+    assert box.type == "person"
+    assert [(i.key, i.value, i.target) for i in box.items] == [
+        ("name", "Here", ""),
+        ("a", "A", "A"),
+        ("office", "Mayor", "Mayor"),
+        ("field", "Law", "Law"),
+    ]
+
+
 def test_links_in_the_infobox() -> None:
     page = parse_page("Here", "{{Infobox x\n|architect=[[Ann|A.]] and [[Bob]]\n}}\n'''Here''' is by [[Ann]].", SITE)
     assert [(k.title, k.anchor, k.sentence, k.section) for k in page.links] == [

@@ -169,15 +169,15 @@ BUILDERS = {
 
 @pytest.mark.parametrize("name", BUILDERS)
 def test_hostile_pages_take_linear_time(name: str) -> None:
-    started = time.perf_counter()
+    started = time.process_time()
     parse_page("Here", BUILDERS[name], SITE)
-    assert time.perf_counter() - started < 6.0
+    assert time.process_time() - started < 6.0
 
 
 def test_ten_megabytes_of_open_brackets() -> None:
-    started = time.perf_counter()
+    started = time.process_time()
     parse_page("Here", "[[" * 5_000_000, SITE)
-    assert time.perf_counter() - started < 60.0
+    assert time.process_time() - started < 60.0
 
 
 PIECES = st.sampled_from(

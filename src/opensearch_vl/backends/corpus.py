@@ -6,6 +6,7 @@ be indexed. An index is built beside its final place and renamed there, so a fol
 
 from __future__ import annotations
 
+import errno
 import json
 import os
 import shutil
@@ -14,11 +15,12 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, Protocol
 
-from opensearch_vl.errors import DataError, StorageFull
+from opensearch_vl.errors import DataError, OsvlError, StorageFull
 from opensearch_vl.images import ImageStore
 from opensearch_vl.types import ImageRef
 
 MANIFEST = "index.json"
+_WRITE_ERRORS = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EROFS, errno.EACCES, errno.EPERM})
 Progress = Callable[[int, int], None]
 """Called with (done, total) now and then during a build."""
 
@@ -100,7 +102,7 @@ def building(out: Path, kind: str) -> Iterator[Path]:
         kind: Kind of index, for the check above.
 
     Raises:
-        DataError: `out` holds something that is not an index of this kind.
+        DataError: `out` holds something that is not an index of this kind, or reading what is indexed failed.
         StorageFull: The disk refused a write.
     """
     if out.exists() and (not out.is_dir() or any(out.iterdir())):
@@ -117,11 +119,18 @@ def building(out: Path, kind: str) -> Iterator[Path]:
         else:
             scratch.replace(out)
     except OSError as error:
-        raise StorageFull(
-            f"Could not write the index {out}: {error.strerror or error}.", "Free some space or choose another folder."
-        ) from error
+        raise write_failure(out, error) from error
     finally:
         shutil.rmtree(scratch, ignore_errors=True)
+
+
+def write_failure(out: Path, error: OSError) -> OsvlError:
+    """What to raise for an error of the file system during a build: a refused write is not a damaged input."""
+    if error.errno in _WRITE_ERRORS:
+        return StorageFull(
+            f"Could not write the index {out}: {error.strerror}.", "Free some space or choose another folder."
+        )
+    return DataError(f"Could not build the index {out}: {error}.")
 
 
 def write_manifest(folder: Path, kind: str, facts: Mapping[str, Any]) -> None:

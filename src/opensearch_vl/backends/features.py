@@ -1,7 +1,8 @@
 """Local features of a picture: RootSIFT, the same for indexing and for queries.
 
-SIFT was chosen by measurement (docs/log.md): binary features lose blurred and skewed copies. A picture is first shrunk
-to `WORKING_PX`, which takes most of the harm out of blur and noise and bounds the time; coarse keypoints, which survive
+SIFT, because its keypoints carry a scale: blurred and down-sampled copies keep the coarse ones (recall by distortion
+is in docs/log.md; of binary features only ORB's speed was timed, not its recall). A picture is first shrunk to
+`WORKING_PX`, which takes most of the harm out of blur and noise and bounds the time; coarse keypoints, which survive
 blur and down-sampling, are always kept, fine ones fill what is left.
 """
 

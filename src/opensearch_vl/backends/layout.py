@@ -1,8 +1,8 @@
 """From recognised lines to blocks in reading order with labels: plain geometry, no model.
 
 Reading order is a recursive cut: where a gutter separates two runs of lines that stand side by side, the left run is
-read before the right one, and lines that cross the gutter (headings, full-width paragraphs) divide the page into bands
-read one after the other. Everything else is read by rows.
+read before the right one. Lines that cross the gutter (headings, full-width paragraphs) divide the page into bands read
+one after the other, unless text stands beside them: such insets come between the columns. All else is read by rows.
 """
 
 from __future__ import annotations
@@ -62,17 +62,16 @@ def reading_order(lines: Sequence[Line]) -> list[Line]:
     right = [line for line in lines if line.box_px[0] >= gutter]
     beside = {id(line) for line in (*left, *right)}
     ordered: list[Line] = []
+    insets: list[Line] = []
     for run in _runs(sorted((line for line in lines if id(line) not in beside), key=_middle)):
         top, bottom = run[0].box_px[1], run[-1].box_px[3]
-        for column in (left, right):
-            ordered.extend(reading_order([line for line in column if _middle(line) < top]))
-        # Lines beside the run, not above or below it: a picture's caption or a pull quote between the columns.
-        amid = [line for column in (left, right) for line in column if top <= _middle(line) <= bottom]
-        mixed = [*run, *amid]
-        ordered.extend(reading_order(mixed) if len(mixed) < len(lines) else _by_rows(mixed))
-        left = [line for line in left if _middle(line) > bottom]
-        right = [line for line in right if _middle(line) > bottom]
-    return ordered + reading_order(left) + reading_order(right)
+        if any(top <= _middle(line) <= bottom for line in (*left, *right)):
+            insets.extend(run)  # a caption or a pull quote that the columns flow round
+            continue
+        band = [[line for line in part if _middle(line) < top] for part in (left, insets, right)]
+        ordered += [*reading_order(band[0]), *_by_rows(band[1]), *reading_order(band[2]), *_by_rows(run)]
+        left, insets, right = ([line for line in part if _middle(line) >= top] for part in (left, insets, right))
+    return [*ordered, *reading_order(left), *_by_rows(insets), *reading_order(right)]
 
 
 def _runs(crossing: Sequence[Line]) -> list[list[Line]]:

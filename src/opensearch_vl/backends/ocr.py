@@ -84,39 +84,44 @@ class RapidOcr:
             pixels: Pixels = np.asarray(decode(image))[:, :, ::-1]
         except ImageError as error:
             raise BadInput(error.message) from error
-        turns = self._best_turn(pixels) if orient else 0
+        turns, lines = self._best_turn(pixels) if orient else (0, None)
         turned = np.ascontiguousarray(np.rot90(pixels, turns))
-        found = blocks(self._lines(turned, use_cls=not orient), turned.shape[0])
+        if lines is None:
+            lines = self._lines(turned, use_cls=not orient)
+        found = blocks(lines, turned.shape[0])
         height, width = pixels.shape[:2]
         return [
             TextBlock(block.text, block.label, unturn(block.box_px, turns, width, height), block.confidence)
             for block in found
         ]
 
-    def _best_turn(self, pixels: Pixels) -> int:
-        """Quarter turns (counter-clockwise) that make the page upright, by which reads most with most confidence."""
+    def _best_turn(self, pixels: Pixels) -> tuple[int, list[Line] | None]:
+        """Quarter turns (counter-clockwise) that make the page upright, by which reads most with most confidence.
+
+        The lines that were read on the way come along when they were read at full size.
+        """
         import cv2
 
         scale = min(1.0, PROBE_SIDE_PX / max(pixels.shape[:2]))
         small = cv2.resize(pixels, None, fx=scale, fy=scale, interpolation=cv2.INTER_AREA) if scale < 1 else pixels
-        best, best_score = 0, 0.0
+        best, best_score, best_lines = 0, -1.0, None
         for turns in (0, 2, 1, 3):
             lines = self._lines(np.ascontiguousarray(np.rot90(small, turns)), use_cls=False)
             wide = [line for line in lines if line.box_px[2] - line.box_px[0] >= line.height]
             chars = sum(len(line.text) for line in lines)
             score = sum(len(line.text) * line.confidence**4 for line in wide)
             if score > best_score:
-                best, best_score = turns, score
+                best, best_score, best_lines = turns, score, lines
             if turns == 0 and chars and score >= chars * SURE_CONFIDENCE**4:
                 break
-        return best
+        return best, best_lines if scale == 1 else None
 
     def _lines(self, pixels: Pixels, *, use_cls: bool) -> list[Line]:
         result = self._run(pixels, use_cls)
         if result.boxes is None or result.txts is None:
             return []
         return [
-            Line(text.strip(), _upright(box), float(score))
+            Line(text.strip(), _upright(box, pixels.shape[1], pixels.shape[0]), float(score))
             for box, text, score in zip(result.boxes, result.txts, result.scores, strict=True)
             if text.strip() and score >= self._min_confidence
         ]
@@ -170,14 +175,11 @@ def _padded(pixels: Pixels) -> Pixels:
     return np.asarray(cv2.copyMakeBorder(pixels, 0, below, 0, right, cv2.BORDER_REPLICATE), np.uint8)
 
 
-def _upright(corners: Any) -> Box:
-    points = np.asarray(corners, np.float64)
-    return (
-        float(points[:, 0].min()),
-        float(points[:, 1].min()),
-        float(points[:, 0].max()),
-        float(points[:, 1].max()),
-    )
+def _upright(corners: Any, width_px: int, height_px: int) -> Box:
+    """The upright box round a tilted one, within the picture."""
+    points = np.clip(np.asarray(corners, np.float64), 0, (width_px, height_px))
+    (left, top), (right, bottom) = points.min(axis=0), points.max(axis=0)
+    return float(left), float(top), float(right), float(bottom)
 
 
 def unturn(box: tuple[int, int, int, int], turns: int, width_px: int, height_px: int) -> tuple[int, int, int, int]:

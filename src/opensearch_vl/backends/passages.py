@@ -15,8 +15,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from opensearch_vl.backends.corpus import Progress, WikiPages, building, read_manifest, write_manifest
-from opensearch_vl.backends.sentences import passages, terms
-from opensearch_vl.errors import DataError
+from opensearch_vl.backends.sentences import STOPWORDS, Piece, passages, terms
+from opensearch_vl.errors import DataError, StorageFull
 from opensearch_vl.protocols import Passage
 
 if TYPE_CHECKING:
@@ -119,7 +119,7 @@ class LocalSearch:
                 writer.commit()
                 writer.wait_merging_threads()
             except ValueError as error:  # what tantivy raises for a failed write
-                raise OSError(str(error)) from error
+                raise StorageFull(f"Could not write the index {out}: {error}.", "Free some space.") from error
             write_manifest(scratch, _KIND, {"pages": len(wiki), "passages": num_passages, "stemmer": stemmer})
         return cls(out)
 
@@ -195,11 +195,16 @@ class LocalSearch:
 
         query = tantivy.Query
         named = set(self._analyser.analyze(_folded(_stored(self._searcher.doc(address), "title"))))
-        asked = [word for word in dict.fromkeys(self._analyser.analyze(" ".join(spoken))) if word not in named]
+        meant = " ".join(word for word in spoken if word not in STOPWORDS)
+        asked = [word for word in dict.fromkeys(self._analyser.analyze(meant)) if word not in named]
         if not asked:
             return address
         schema = self._index.schema
-        clauses = [(tantivy.Occur.Should, query.term_query(schema, "body", word, "freq")) for word in asked]
+        clauses = [
+            (tantivy.Occur.Should, query.term_query(schema, field, word, "freq"))
+            for word in asked
+            for field in ("body", "label")  # a word in the label of an infobox line counts twice
+        ]
         here = query.const_score_query(query.term_query(schema, "page_id", page_id), 0.0)
         within = query.boolean_query([(tantivy.Occur.Must, here), (tantivy.Occur.Must, query.boolean_query(clauses))])
         hits = self._searcher.search(within, limit=16, count=False).hits
@@ -235,7 +240,7 @@ def _schema() -> tantivy.Schema:
     builder.add_integer_field("ord", fast=True)
     for stored in ("title", "url", "text"):
         builder.add_bytes_field(stored, stored=True)  # as bytes: a text field would be indexed as well
-    for indexed in ("name", "alias", "body"):
+    for indexed in ("name", "alias", "body", "label"):
         builder.add_text_field(indexed, tokenizer_name=_ANALYSER, index_option="freq")
     builder.add_text_field("whole_name", tokenizer_name="raw", index_option="basic")
     return builder.build()
@@ -260,9 +265,15 @@ def _documents(wiki: WikiPages, page_id: int, title: str) -> Iterable[dict[str, 
         "whole_name": list({_folded(name) for name in (title, *aliases)}),
     }
     pieces = list(passages(wiki.document(page_id), has_infobox=len(wiki.infobox(page_id)) > 0))
-    texts = [piece.text for piece in pieces] or [title]
-    for order, text in enumerate(texts):
-        yield {**shared, "ord": order, "text": _bytes(text), "body": _folded(text)}
+    for order, piece in enumerate(pieces or [Piece(title, infobox=False)]):
+        labels = [line.partition(":")[0] for line in piece.text.splitlines()] if piece.infobox else []
+        yield {
+            **shared,
+            "ord": order,
+            "text": _bytes(piece.text),
+            "body": _folded(piece.text),
+            "label": _folded(" ".join(labels)),
+        }
 
 
 def _bytes(text: str) -> bytes:

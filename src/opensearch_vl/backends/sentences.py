@@ -17,7 +17,7 @@ _TERM = re.compile(rf"([{_UNSPACED}]+)|((?:(?![{_UNSPACED}])\w)+)")
 _HEADING = re.compile(r"==+\s*(.+?)\s*==+$")
 _END = re.compile(r"[.!?…]+[\"'”’»)\]]*(?=\s)|[。！？]+[」』”]*")
 _ABBREVIATION = re.compile(
-    r"(?:^|[\s(\"“«])(?:[^\W\d_]|St|Mt|Ft|Dr|Mr|Mrs|Ms|Prof|Rev|Gen|Col|Lt|Sgt|Capt|Sr|Jr|No|Nr|vs|ca|c|cf|approx|al|etc|e\.g|i\.e"
+    r"(?:^|[\s(\"“«])(?:[^\W\d_]|St|Mt|Ft|Dr|Mr|Mrs|Ms|Prof|Rev|Gen|Col|Lt|Sgt|Capt|Sr|Jr|No|Nr|vs|ca|c|cf|approx|al|etc|spec|Spec|vol|Vol|fig|Fig|op|Op|e\.g|i\.e"
     r"|Jan|Feb|Mar|Apr|Jun|Jul|Aug|Sep|Sept|Oct|Nov|Dec)\.$"
 )
 
@@ -32,6 +32,16 @@ def terms(text: str) -> list[str]:
         else:
             found.extend([run] if len(run) == 1 else [run[i : i + 2] for i in range(len(run) - 1)])
     return found
+
+
+STOPWORDS = frozenset(
+    terms(
+        "a about an and are as at be been but by did do does for from had has have he her his how i if in into is it "
+        "its me my of on one or our she so that the their them they this to under was we were what when where which "
+        "who whom whose why will with would you your image picture shown tell please"
+    )
+)
+"""English words that say nothing about what a query asks for."""
 
 
 def num_words(text: str) -> int:

@@ -13,7 +13,7 @@ import re
 from collections import Counter
 from dataclasses import dataclass
 
-from opensearch_vl.backends.sentences import heading, sentences, terms
+from opensearch_vl.backends.sentences import STOPWORDS, heading, sentences, terms
 from opensearch_vl.errors import BackendDown, ModelError, ModelRateLimited, ModelUnreachable, RateLimited, ToolTimeout
 from opensearch_vl.prompts import fill
 from opensearch_vl.protocols import ChatModel, Message, Page, Sampling, TextPart
@@ -24,13 +24,6 @@ MAX_PAGE_CHARS = 200_000
 _MAX_SENTENCE_CHARS = 400
 _LABEL = re.compile(r"[^\W\d_][^\n:.!?]{0,48}: \S")
 _LABEL_WEIGHT = 2.0  # a query word in the label of an infobox line: the line answers the query, prose mentions it
-_STOPWORDS = frozenset(
-    terms(
-        "a about an and are as at be been but by did do does for from had has have he her his how i if in into is it "
-        "its me my of on one or our she so that the their them they this to under was we were what when where which "
-        "who whom whose why will with would you your image picture shown tell please"
-    )
-)
 _SAME = {"born": "birth", "died": "death", "wife": "spouse", "husband": "spouse", "married": "spouse"}
 """Words of questions and the labels of infoboxes that answer them."""
 
@@ -71,7 +64,7 @@ class ExtractiveSummariser:
 
 def _asked(query: str, name: set[str]) -> set[str]:
     """Words of the query worth covering: no stop words, and not the page's own name unless nothing else is asked."""
-    spoken = [word for word in terms(query) if word not in _STOPWORDS]
+    spoken = [word for word in terms(query) if word not in STOPWORDS]
     words = {_stem(word) for word in spoken} | {_stem(_SAME[word]) for word in spoken if word in _SAME}
     return (words - name) or words
 

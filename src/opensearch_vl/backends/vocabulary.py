@@ -9,6 +9,7 @@ number of pictures, because the number of words grows with the collection.
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -21,7 +22,7 @@ from opensearch_vl.seeds import derive
 Floats = NDArray[np.float32]
 
 FEATURES_PER_WORD = 256
-MIN_WORDS, MAX_WORDS = 32, 16384
+MIN_WORDS, MAX_WORDS = 32, 8192
 NUM_NEAREST = 3  # words a query feature looks in
 _SAMPLES_PER_WORD = 32
 _ROUNDS = 8
@@ -71,6 +72,7 @@ def _nearest(vectors: Floats, centres: Floats, count: int) -> NDArray[np.intp]:
     return np.concatenate(parts) if parts else np.zeros((0, count), np.intp)
 
 
+@cache
 def _axes(seed: int) -> Floats:
     rng = np.random.default_rng(derive("signature axes", seed))
     orthogonal, _ = np.linalg.qr(rng.standard_normal((DESCRIPTOR_SIZE, DESCRIPTOR_SIZE)))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from collections import Counter
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -23,9 +24,11 @@ from opensearch_vl.cli.common import (
 from opensearch_vl.errors import UsageError
 
 if TYPE_CHECKING:
+    from opensearch_vl.images import ImageStore
     from opensearch_vl.questions.counterfactual import Cell
     from opensearch_vl.questions.facts import Facts
     from opensearch_vl.questions.writer import LlmWriter
+    from opensearch_vl.types import Task
 
 app = typer.Typer(no_args_is_help=True, help="Questions: build them from a wiki folder, audit anybody's.")
 
@@ -53,6 +56,9 @@ def build(
     budget: Annotated[
         float | None, typer.Option(min=0, help="Stop before more US dollars than this are spent.")
     ] = None,
+    merge: Annotated[
+        list[str] | None, typer.Option("--merge", metavar="NAME=FILE", help="Questions of another corpus; repeatable.")
+    ] = None,
     config: ConfigOption = None,
     overrides: SetOption = None,
     resume: ResumeOption = False,
@@ -63,6 +69,7 @@ def build(
         raise UsageError("--budget needs to know what tokens cost.", "Add --price, e.g. --price 0.4,1.6.")
     from opensearch_vl.cli.wiring import local_world
     from opensearch_vl.config import load_config
+    from opensearch_vl.images import ImageStore
     from opensearch_vl.questions.build import QuestionTools, build_questions
     from opensearch_vl.questions.facts import Facts
     from opensearch_vl.questions.settings import QuestionSettings
@@ -74,11 +81,11 @@ def build(
     with progress() as bars:
         world = local_world(wiki, index)
         folder, pictures = world.wiki, world.image_index
-        facts = Facts(folder)
+        facts, store = Facts(folder), ImageStore(out / "images", fallbacks=(folder.images,))
         tools = QuestionTools(
             writer=_writer(model, base_url, price, budget, facts, out) if model else None,
             judge=ExactJudge(),
-            filters=(GuessCommonValue(common_values(facts)), OneImageSearch(pictures, folder.images)),
+            filters=(GuessCommonValue(common_values(facts)), OneImageSearch(pictures, store)),
             image_index=pictures,
             ocr=world.ocr if ocr else None,
             upscaler=world.upscaler,
@@ -86,6 +93,8 @@ def build(
         bar = bars.add_task("Questions", total=num)
         manifest = {"wiki": folder.meta["name"], "seed": seed, "num": num}
         with RunFolder(out, settings, manifest, resume=resume) as run:
+            merged, unread = _merged(merge or [], run.images)
+            run.write_manifest(unread=unread)
             report = build_questions(
                 folder,
                 settings,
@@ -94,9 +103,10 @@ def build(
                 tools=tools,
                 run=run,
                 progress=lambda done, total: bars.update(bar, completed=done),
+                merge=merged,
             )
-    emit({"run": str(out), **report.as_dict()}, as_json, lambda: _print_stages(report.as_dict()))
-    if num is not None and len(report.tasks) < num:
+    emit({"run": str(out), **report.as_dict(), "unread": unread}, as_json, lambda: _print_stages(report.as_dict()))
+    if (num is not None and report.corpora["wiki"] < num) or unread:
         raise typer.Exit(EXIT_PARTIAL)
 
 
@@ -140,6 +150,24 @@ def audit(
     emit(result, as_json, lambda: _print_audit(result))
     if findings:
         raise typer.Exit(EXIT_PARTIAL)
+
+
+def _merged(corpora: list[str], store: ImageStore) -> tuple[list[Task], dict[str, int]]:
+    """Tasks of other corpora, and how many rows could not be read, by corpus and reason."""
+    from opensearch_vl.questions.corpora import Unread, read_corpus
+
+    tasks: list[Task] = []
+    unread: Counter[str] = Counter()
+    for corpus in corpora:
+        name, equals, file = corpus.partition("=")
+        if not equals:
+            raise UsageError(f"--merge {corpus!r} is not of the form NAME=FILE.")
+        for found in read_corpus(Path(file), name, store):
+            if isinstance(found, Unread):
+                unread[f"{name}: {found.reason}"] += 1
+            else:
+                tasks.append(found)
+    return tasks, dict(unread)
 
 
 def _writer(

@@ -11,7 +11,7 @@ from __future__ import annotations
 import asyncio
 import hashlib
 from collections import Counter, defaultdict, deque
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -66,7 +66,7 @@ class BuildReport:
         dropped: Seeds that gave no walk, by the walk rules' reasons.
         num_seeds_dropped: How many seeds those were.
         num_unscored: Verdicts of the filter that could not be reached.
-        hops, domains, identified_by, degraded: Histograms over the final questions.
+        corpora, hops, domains, identified_by, degraded: Histograms over the final questions.
         degrading: Damages tried, by kind and by whether the repair gave the lettering back.
         tasks: The final questions, in order.
         screened: Questions that the filter dropped, for the counterfactuals (built with the filter off).
@@ -76,6 +76,7 @@ class BuildReport:
     dropped: Counter[str] = field(default_factory=Counter)
     num_seeds_dropped: int = 0
     num_unscored: int = 0
+    corpora: Counter[str] = field(default_factory=Counter)
     hops: Counter[int] = field(default_factory=Counter)
     domains: Counter[str] = field(default_factory=Counter)
     identified_by: Counter[str] = field(default_factory=Counter)
@@ -96,6 +97,7 @@ class BuildReport:
             "seeds_dropped": self.num_seeds_dropped,
             "walks_dropped": dict(sorted(self.dropped.items())),
             "unscored": self.num_unscored,
+            "corpora": dict(sorted(self.corpora.items())),
             "hops": {str(hops): num for hops, num in sorted(self.hops.items())},
             "domains": dict(sorted(self.domains.items())),
             "identified_by": dict(sorted(self.identified_by.items())),
@@ -113,10 +115,11 @@ def build_questions(
     tools: QuestionTools,
     run: RunFolder | None = None,
     progress: Progress | None = None,
+    merge: Sequence[Task] = (),
 ) -> BuildReport:
     """Build questions until `num` are final or the seeds are used up; see `build_questions_async`."""
     return asyncio.run(
-        build_questions_async(wiki, settings, seed=seed, num=num, tools=tools, run=run, progress=progress)
+        build_questions_async(wiki, settings, seed=seed, num=num, tools=tools, run=run, progress=progress, merge=merge)
     )
 
 
@@ -129,6 +132,7 @@ async def build_questions_async(
     tools: QuestionTools,
     run: RunFolder | None = None,
     progress: Progress | None = None,
+    merge: Sequence[Task] = (),
 ) -> BuildReport:
     """Build questions until `num` are final or the seeds are used up.
 
@@ -139,6 +143,7 @@ async def build_questions_async(
         num: How many final questions to stop at; None goes through all seeds.
         tools: Solvers, judge, OCR; what is missing is skipped and says so in the provenance.
         run: Where records and pictures are written; a resumed run continues where it stopped.
+        merge: Tasks of other corpora; they join before the filter and come on top of `num`.
         progress: Called with (final questions so far, `num` or 0) after every walk.
     """
     builder = _Builder(wiki, settings, seed, tools, run)
@@ -160,6 +165,8 @@ async def build_questions_async(
     finally:
         for item in under_way:
             item.work.cancel()
+    for task in merge:
+        await builder.merge(task)
     if run is not None:
         spent = {} if tools.writer is None else {"spent": tools.writer.asker.ledger.as_dict()}
         run.write_manifest(report=builder.report.as_dict(), **spent)
@@ -274,6 +281,19 @@ class _Builder:
             return QuestionRecord(id=identity, stage="screen", reason=found.answered_by, draft=trace)
         return QuestionRecord(id=identity, task=task, draft=trace)
 
+    async def merge(self, task: Task) -> None:
+        """Filter a question of another corpus (paper, section 3.6: merged first, then filtered)."""
+        record = self._earlier.get(task.id)
+        if record is None:
+            found = await self._screen(task)
+            trace: dict[str, Any] = {"attempts": [attempt.as_dict() for attempt in found.attempts]}
+            record = QuestionRecord(id=task.id, task=task, draft=trace)
+            if found.answered_by:
+                trace["task"] = task.model_dump(mode="json")
+                record = QuestionRecord(id=task.id, stage="screen", reason=found.answered_by, draft=trace)
+        self._use_up(record)
+        self._record(record)
+
     def _task(self, identity: str, made: Draft, picture: Picture, known: Identified) -> Task:
         provenance = made.provenance(self._facts)
         extra = {**provenance.extra, "look_alikes": known.rivals}
@@ -364,10 +384,12 @@ class _Builder:
             return
         if record.task is not None and task.provenance.picture is not None:
             self._pictures[task.provenance.picture.file] += 1
-        self._asked.add((task.provenance.path[0], task.gold.answer))
-        answer_page = self._facts.resolve(task.provenance.path[-1])
-        if record.task is not None and answer_page is not None:
-            self._asked_of[answer_page].add(task.provenance.attribute)
+        path = task.provenance.path
+        if path:  # not a question of another corpus
+            self._asked.add((path[0], task.gold.answer))
+            answer_page = self._facts.resolve(path[-1])
+            if record.task is not None and answer_page is not None:
+                self._asked_of[answer_page].add(task.provenance.attribute)
         attempts = record.draft.get("attempts")
         if isinstance(attempts, list):
             self.report.num_unscored += sum(isinstance(a, dict) and a.get("correct") is None for a in attempts)
@@ -375,6 +397,7 @@ class _Builder:
             self.report.screened.append(task)
             return
         self.report.tasks.append(task)
+        self.report.corpora[task.provenance.corpus] += 1
         self.report.hops[len(task.provenance.hops)] += 1
         self.report.domains[task.provenance.domain] += 1
         if task.provenance.picture is not None:

@@ -1,7 +1,7 @@
 """The enhancement subset: pictures damaged so that one known tool repairs them (paper, section 3.7).
 
 Only pictures whose *lettering* identifies the anchor qualify: there a damage provably takes the information away, since
-OCR can no longer read the name, and a repair provably gives it back. Each damage is seeded, tried from weak to strong,
+OCR can no longer read the name, and a repair provably gives it back. Each damage is seeded, as weak as suffices,
 and accepted only when the lettering is unreadable before the repair and readable after it, with the repair tool run
 exactly as the agent runs it by default.
 """
@@ -9,7 +9,7 @@ exactly as the agent runs it by default.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -140,25 +140,44 @@ async def degrade(
     """
     image = decode(data)
     trials: list[Trial] = []
+
+    async def readable(png: bytes) -> bool:
+        return await reads_name(ocr, png, names, ratio)
+
     for kind in kinds:
         if kind == "downsample" and upscaler is None:
             continue
-        for strength in _strengths(settings, kind):
-            damaged = await asyncio.to_thread(damage, image, kind, strength, seed)
-            png = encode_png(damaged)
-            if await reads_name(ocr, png, names, ratio):
-                continue  # too weak
+        for strength, png in await _unreadable(image, kind, _strengths(settings, kind), readable, seed):
             mended = await asyncio.to_thread(repair, decode(png), kind, upscaler)
-            after = mended is not None and await reads_name(ocr, encode_png(mended), names, ratio)
-            trial = Trial(kind, strength, False, after)
-            trials.append(trial)
-            if trial.accepted:
+            after = mended is not None and await readable(encode_png(mended))
+            trials.append(Trial(kind, strength, False, after))
+            if after:
                 found = Degradation(
                     kind=kind, repair_tool=REPAIR[kind], strength=strength, readable_before=False, readable_after=True
                 )
                 return Degraded(png, found), tuple(trials)
-            break  # stronger damage repairs no better
     return None, tuple(trials)
+
+
+async def _unreadable(
+    image: Image.Image, kind: Kind, strengths: Sequence[float], readable: Callable[[bytes], Awaitable[bool]], seed: int
+) -> list[tuple[float, bytes]]:
+    """Damages that take the lettering away, the likeliest to be repaired first.
+
+    Blur and down-sampling lose more the stronger they are, so only the weakest that suffices is worth repairing; it is
+    found by halving. How well a tilted sheet is found does not depend on its tilt, so every tilt that suffices counts.
+    """
+    made = {strength: encode_png(damage(image, kind, strength, seed)) for strength in strengths}
+    if kind == "perspective":
+        return [(strength, made[strength]) for strength in strengths if not await readable(made[strength])]
+    low, high = 0, len(strengths)
+    while low < high:
+        middle = (low + high) // 2
+        if await readable(made[strengths[middle]]):
+            low = middle + 1
+        else:
+            high = middle
+    return [(strengths[low], made[strengths[low]])] if low < len(strengths) else []
 
 
 def _strengths(settings: DegradeSettings, kind: Kind) -> tuple[float, ...]:

@@ -22,6 +22,7 @@ _NO_PAGES: Pages = np.empty(0, dtype=np.int32)
 _BATCH = 100_000
 
 
+@lru_cache(maxsize=200_000)
 def same_value(text: str) -> str:
     """The form in which two infobox values are compared: case- and accent-folded, single spaces."""
     return " ".join(fold(text).split())

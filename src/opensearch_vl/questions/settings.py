@@ -23,7 +23,7 @@ class AnswerSettings(Config):
     max_tokens: int = Field(6, ge=1)
     max_shared: int = Field(3, ge=1)
     max_share: float = Field(0.005, ge=0, le=1)
-    min_key_pages: int = Field(10, ge=1)
+    min_key_pages: int = Field(25, ge=1)
     allow_linked: bool = False
     obfuscate: float = Field(0.1, ge=0, le=1)
 
@@ -39,7 +39,7 @@ class FuzzSettings(Config):
     """
 
     max_attributes: int = Field(2, ge=0)
-    min_shared: int = Field(10, ge=1)
+    min_shared: int = Field(20, ge=1)
     use_prose: bool = False
 
 
@@ -69,12 +69,12 @@ class ScreenSettings(Config):
 
 
 class DegradeSettings(Config):
-    """The enhancement subset (paper, section 3.7: 10 %). Strengths are tried in order until one is accepted."""
+    """The enhancement subset (paper, section 3.7: 10 %). Strengths go from weak to strong."""
 
     fraction: float = Field(0.1, ge=0, le=1)
-    blur_sigma_px: tuple[float, ...] = (2.0, 2.5, 3.0, 3.5, 4.0, 5.0)
-    downsample: tuple[float, ...] = (2.0, 3.0, 4.0, 5.0, 6.0)
-    perspective: tuple[float, ...] = (0.25, 0.32, 0.4, 0.46)
+    blur_sigma_px: tuple[float, ...] = (0.8, 1.0, 1.2, 1.4, 1.6, 1.8, 2.0, 2.5, 3.0, 3.5, 4.0, 5.0, 6.5, 8.0, 10.0)
+    downsample: tuple[float, ...] = (1.5, 2.0, 2.5, 3.0, 3.5, 4.0, 5.0, 6.0, 8.0, 10.0, 12.0)
+    perspective: tuple[float, ...] = (0.25, 0.32, 0.4, 0.46, 0.54, 0.6)
 
 
 class QuestionSettings(Config):

@@ -8,13 +8,14 @@ never close are escaped before mwparserfromhell sees them, since it would try ev
 from __future__ import annotations
 
 import re
+from collections import deque
 from dataclasses import dataclass
 from functools import cache
 
 import mwparserfromhell
 
-from opensearch_vl.wiki.language import Language, read_data
-from opensearch_vl.wiki.templates import Template, expand, split_parts
+from opensearch_vl.wiki.language import Language, language, read_data
+from opensearch_vl.wiki.templates import Template, expand, split_parts, top_level
 from opensearch_vl.wiki.titles import FILE, Site, file_name
 from opensearch_vl.wiki.wikitext import CLOSE, MIDDLE, OPEN, Markup, plain, tidy
 
@@ -67,17 +68,16 @@ class Infobox:
     items: tuple[Item, ...] = ()
     links: tuple[InfoboxLink, ...] = ()
     files: tuple[str, ...] = ()
-    captions: tuple[str, ...] = ()
     skipped: str = ""
 
 
-def find_infoboxes(text: str, calls: list[Template], language: Language) -> list[Template]:
+def find_infoboxes(text: str, calls: list[Template], tables: Language) -> list[Template]:
     """Which top-level templates are the page's infoboxes.
 
     Those of the lead by name (further down they are about something else: a cabinet, a battle), else the first by name,
     else the leading template if it has three or more named values.
     """
-    named = [call for call in calls if call.name and _is_infobox_name(call.name, language)]
+    named = [call for call in calls if call.name and _is_infobox_name(call.name, tables)]
     if named:
         heading = text.find("\n==")
         return [call for call in named if heading < 0 or call.start < heading] or named[:1]
@@ -93,8 +93,8 @@ def find_infoboxes(text: str, calls: list[Template], language: Language) -> list
     return []
 
 
-def _is_infobox_name(name: str, language: Language) -> bool:
-    if "infobox" not in name and not language.infobox.match(name):
+def _is_infobox_name(name: str, tables: Language) -> bool:
+    if "infobox" not in name and not tables.infobox.match(name):
         return False
     return not name.startswith(("infobox mapframe", "end infobox"))
 
@@ -123,17 +123,19 @@ def infobox_type(name: str) -> str:
 
 
 def read_infoboxes(text: str, calls: list[Template], site: Site) -> Infobox:
-    """Read the infoboxes among a page's template calls. `text` has gone through `wikitext.hide`."""
+    """Read the infoboxes among a page's template calls, and those embedded in their values.
+
+    `text` has gone through `wikitext.hide`.
+    """
     items: list[Item] = []
     links: list[InfoboxLink] = []
     files: list[str] = []
-    captions: list[str] = []
     counts: dict[str, int] = {}
     seen: set[tuple[str, str]] = set()
-    kind = skipped = ""
-    for call in calls:
-        source = text[call.start : call.end]
-        kind = kind or infobox_type(call.name)
+    skipped = ""
+    sources = deque(text[call.start : call.end] for call in calls)
+    while sources:
+        source = sources.popleft()
         why = _unreadable(source)
         if why:
             skipped = why
@@ -141,10 +143,9 @@ def read_infoboxes(text: str, calls: list[Template], site: Site) -> Infobox:
         for key, value in parameters(source):
             if not value.strip():
                 continue
+            sources.extend(_embedded(value, language(site.lang)))
             if _image_keys().fullmatch(key):
                 files += _files(value, site)
-            elif key in ("caption", "image_caption"):
-                captions.append(value)
             if _skipped_keys().fullmatch(key):
                 continue
             found, inside = _items(key, value, site, files)
@@ -154,7 +155,15 @@ def read_infoboxes(text: str, calls: list[Template], site: Site) -> Infobox:
                     items.append(Item(key, text_of, counts.get(key, 0), target))
                     counts[key] = counts.get(key, 0) + 1
             links += inside
-    return Infobox(kind, tuple(items), tuple(links), tuple(files), tuple(captions), skipped)
+    kind = infobox_type(calls[0].name) if calls else ""
+    return Infobox(kind, tuple(items), tuple(links), tuple(files), skipped)
+
+
+def _embedded(value: str, tables: Language) -> list[str]:
+    """Infoboxes inside a value: of a second office, of a building's other use."""
+    if "{{" not in value:
+        return []
+    return [value[call.start : call.end] for call in top_level(value) if _is_infobox_name(call.name, tables)]
 
 
 def _unreadable(source: str) -> str:

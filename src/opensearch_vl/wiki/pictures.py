@@ -9,6 +9,7 @@ from collections.abc import Iterable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
+from urllib.parse import unquote
 
 from opensearch_vl.errors import DataError, ImageError
 from opensearch_vl.images import MAX_BYTES, ImageStore
@@ -17,7 +18,6 @@ from opensearch_vl.wiki.templates import arguments, expand, top_level
 from opensearch_vl.wiki.titles import Site, file_name
 from opensearch_vl.wiki.wikitext import Markup, hide, plain, tidy
 
-_SUFFIXES = frozenset({".png", ".jpg", ".jpeg", ".gif", ".webp", ".bmp", ".tif", ".tiff", ".ppm"})
 _DESCRIPTIONS = frozenset(
     {
         "information",
@@ -84,7 +84,7 @@ class PictureFolder:
         self._refs: dict[str, ImageRef | None] = {}
         self.problems: Counter[str] = Counter()
         for path in _walk(root):
-            name = file_name(path.name)
+            name = file_name(unquote(path.name))  # downloads often keep the address's escapes
             if name in self._paths:
                 self.problems["picture_name_twice"] += 1
             else:
@@ -127,9 +127,9 @@ def _put(path: Path, store: ImageStore) -> ImageRef | str:
 
 
 def _walk(root: Path) -> Iterator[Path]:
-    """Picture files, in an order that does not depend on the file system."""
+    """Files that are not hidden, in an order that does not depend on the file system."""
     for folder, names, files in os.walk(root):
         names.sort()
         for name in sorted(files):
-            if os.path.splitext(name)[1].lower() in _SUFFIXES:
+            if not name.startswith("."):
                 yield Path(folder, name)

@@ -116,7 +116,7 @@ def surname(rng: random.Random, language: Language, syllables: int = 2) -> str:
 
 def given(rng: random.Random, language: Language, female: bool) -> str:
     """A given name."""
-    return _finish(rng, language, 1, language.women if female else language.men, 4)
+    return _finish(rng, language, 1, language.women if female else language.men, 5)
 
 
 def _finish(rng: random.Random, language: Language, syllables: int, endings: tuple[str, ...], shortest: int) -> str:
