@@ -128,7 +128,7 @@ def expert(entity: Entity, blurred: bool) -> RolloutRecord:
     steps: list[Step] = []
     shown = "img_1"
     if blurred:
-        observation = Observation(text="New image ID: img_2", image=entity.picture, image_id="img_2")
+        observation = Observation(text="Sharpened.\nNew image ID: img_2", image=entity.picture, image_id="img_2")
         steps.append(_call_step(0, "It is blurred.", call("sharpen", {"image": "img_1"}), observation))
         shown = "img_2"
     found = Observation(text=f"[Match 1]\nTitle: {entity.name}")
