@@ -6,7 +6,7 @@ STAMP := $(VENV)/.dev
 # Tests of the trainers need torch; override with TORCH=torch for a GPU build.
 TORCH ?= torch==2.13.0
 
-.PHONY: help test lint types quickstart clean
+.PHONY: help test test-all lint types quickstart bench-agent bench-questions bench-train clean
 help:  ## list the targets
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 20
 
@@ -30,10 +30,22 @@ types: $(STAMP)  ## strict type check
 	$(BIN)/mypy
 
 test: $(STAMP) lint types  ## lint, types and the default test suite
+	$(BIN)/python -m pytest -m 'not slow'
+
+test-all: $(STAMP) lint types  ## the slow tests as well
 	$(BIN)/python -m pytest
 
 quickstart: $(VENV)/.base  ## the whole recipe on the miniature encyclopedia
 	$(BIN)/osvl quickstart --out runs/quickstart
+
+bench-agent: $(STAMP)  ## rollout engine, dialect and scrubber; SIZE=small for under a minute
+	$(BIN)/python benchmarks/bench_agent.py
+
+bench-questions: $(STAMP)  ## yield, shortcuts, kills and speed of question building; SIZE=small
+	$(BIN)/python benchmarks/bench_questions.py
+
+bench-train: $(STAMP)  ## training: learning, share of the method, rollouts, speed next to TRL; SIZE=small
+	$(BIN)/python benchmarks/bench_train.py
 
 clean:  ## remove the virtual environment and caches
 	rm -rf $(VENV) .mypy_cache .ruff_cache .pytest_cache
