@@ -30,7 +30,7 @@ from opensearch_vl.questions.audit import audit_solvers
 from opensearch_vl.questions.build import BuildReport, QuestionTools, build_questions
 from opensearch_vl.questions.counterfactual import Cell, counterfactuals, solve_all
 from opensearch_vl.questions.facts import Facts
-from opensearch_vl.questions.settings import QuestionSettings
+from opensearch_vl.questions.settings import DegradeSettings, QuestionSettings
 from opensearch_vl.questions.solvers import GuessCommonValue, OneImageSearch, common_values
 from opensearch_vl.runs import RunFolder
 from opensearch_vl.scoring.judges import ExactJudge
@@ -46,6 +46,15 @@ if TYPE_CHECKING:
 
 Advance = Callable[[int, int], None]
 """Called with (done, total or 0)."""
+
+
+QUESTIONS = QuestionSettings(
+    parallel=2,
+    degrade=DegradeSettings(
+        blur_sigma_px=(1.4, 2.5, 4.0, 6.5), downsample=(2.5, 4.0, 6.0, 10.0), perspective=(0.32, 0.46)
+    ),
+)
+"""Question building in a newcomer's time: two pictures at once, and a coarser search for the damage that fits."""
 
 
 class QuickstartSettings(Config):
@@ -67,7 +76,7 @@ class QuickstartSettings(Config):
     num_blinded: int = Field(60, ge=0)
     seed: int = 0
     noise: float = Field(0.1, ge=0, le=1)
-    questions: QuestionSettings = QuestionSettings(parallel=2)
+    questions: QuestionSettings = QUESTIONS
     agent: AgentSettings = AgentSettings()
     synthesis: SynthesisSettings = SynthesisSettings()
 

@@ -167,17 +167,23 @@ async def _unreadable(
     Blur and down-sampling lose more the stronger they are, so only the weakest that suffices is worth repairing; it is
     found by halving. How well a tilted sheet is found does not depend on its tilt, so every tilt that suffices counts.
     """
-    made = {strength: encode_png(damage(image, kind, strength, seed)) for strength in strengths}
+
+    def damaged(strength: float) -> bytes:
+        return encode_png(damage(image, kind, strength, seed))
+
     if kind == "perspective":
-        return [(strength, made[strength]) for strength in strengths if not await readable(made[strength])]
+        tilted = [(strength, await asyncio.to_thread(damaged, strength)) for strength in strengths]
+        return [(strength, png) for strength, png in tilted if not await readable(png)]
+    weakest: list[tuple[float, bytes]] = []
     low, high = 0, len(strengths)
     while low < high:
         middle = (low + high) // 2
-        if await readable(made[strengths[middle]]):
+        png = await asyncio.to_thread(damaged, strengths[middle])
+        if await readable(png):
             low = middle + 1
         else:
-            high = middle
-    return [(strengths[low], made[strengths[low]])] if low < len(strengths) else []
+            high, weakest = middle, [(strengths[middle], png)]
+    return weakest
 
 
 def _strengths(settings: DegradeSettings, kind: Kind) -> tuple[float, ...]:
