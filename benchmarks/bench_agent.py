@@ -1,10 +1,12 @@
-"""Measures the agent loop: overhead of the rollout engine, memory over many rollouts, and a fuzz run.
+"""Measures the agent loop: rollout engine, memory over many rollouts, a fuzz run, image search and reading of scans.
 
-    python benchmarks/bench_agent.py            # full: some ten minutes on two cores
-    SIZE=small python benchmarks/bench_agent.py # under a minute
-    python benchmarks/bench_agent.py rollouts http  # only these parts: rollouts, http, memory, fuzz, pages
+    python benchmarks/bench_agent.py            # full: FULL_TIME on two cores
+    SIZE=small python benchmarks/bench_agent.py # SMALL_TIME
+    python benchmarks/bench_agent.py recall ocr # only these parts: rollouts, http, memory, fuzz, pages, recall, ocr
 
-Figures go to `benchmarks/results/agent.json` by name; figures of other parts that are already there are kept.
+Figures go to `benchmarks/results/agent.json` by name; figures of other parts that are already there are kept, and
+`runs` says of every part how, when and where it was last measured. `recall` and `ocr` are described in
+`image_recall.py` and `ocr_cer.py`.
 `rollout_over_ideal` is wall-clock time over the time that the waiting alone takes: 256 rollouts of 5 turns at once, a
 model that takes 200 ms and tools that take 500 ms. `http_*` is the same against a stub server over HTTP on loopback,
 with the processor time of client and server apart (they share this machine).
@@ -274,24 +276,39 @@ def bench_pages(figures: dict[str, float]) -> None:
     asyncio.run(fuzz_pages(figures))
 
 
+def bench_recall(figures: dict[str, float]) -> None:
+    from image_recall import bench_recall  # here, so that the processes of other parts do not load OpenCV and OCR
+
+    bench_recall(figures)
+
+
+def bench_ocr(figures: dict[str, float]) -> None:
+    from ocr_cer import bench_ocr
+
+    bench_ocr(figures)
+
+
 PARTS = {
     "rollouts": bench_rollouts,
     "http": bench_http,
     "memory": bench_memory,
     "fuzz": bench_fuzz,
     "pages": bench_pages,
+    "recall": bench_recall,
+    "ocr": bench_ocr,
 }
 
 
-def main(names: Sequence[str]) -> None:
-    figures: dict[str, float] = {}
+def command(names: Sequence[str]) -> str:
+    settings = [f"{name}={os.environ[name]}" for name in ("SIZE", "RECALL_QUERIES") if name in os.environ]
+    return " ".join([*settings, "python benchmarks/bench_agent.py", *names])
+
+
+def run_of(name: str, figures: dict[str, float]) -> dict[str, Any]:
+    """Runs one part, which adds its figures; returns how, when and where."""
     started, load = time.perf_counter(), os.getloadavg()[0]
-    for name in names or PARTS:
-        PARTS[name](figures)
-    file = ROOT / "benchmarks" / "results" / "agent.json"
-    kept = json.loads(file.read_text())["figures"] if file.exists() else {}
-    result = {
-        "figures": {**kept, **{name: round(value, 4) for name, value in figures.items()}},
+    PARTS[name](figures)
+    return {
         "size": "small" if SMALL else "full",
         "seconds": round(time.perf_counter() - started, 1),
         "commit": subprocess.run(["git", "rev-parse", "HEAD"], cwd=ROOT, capture_output=True, text=True).stdout.strip(),
@@ -301,11 +318,22 @@ def main(names: Sequence[str]) -> None:
             "python": platform.python_version(),
             "load_before": round(load, 1),
         },
-        "command": " ".join([*(["SIZE=small"] if SMALL else []), "python benchmarks/bench_agent.py", *names]),
+        "command": command([name]),
+    }
+
+
+def main(names: Sequence[str]) -> None:
+    file = ROOT / "benchmarks" / "results" / "agent.json"
+    kept = json.loads(file.read_text()) if file.exists() else {}
+    figures: dict[str, float] = {}
+    runs = {name: run_of(name, figures) for name in names or PARTS}
+    result = {
+        "figures": {**kept.get("figures", {}), **{name: round(value, 4) for name, value in figures.items()}},
+        "runs": {**kept.get("runs", {}), **runs},
     }
     file.parent.mkdir(parents=True, exist_ok=True)
     file.write_text(json.dumps(result, indent=2) + "\n")
-    sys.stdout.write(json.dumps(result["figures"], indent=2) + "\n")
+    sys.stdout.write(json.dumps(figures, indent=2) + "\n")
 
 
 if __name__ == "__main__":
