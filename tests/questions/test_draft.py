@@ -100,6 +100,15 @@ def test_the_anchors_name_may_give_no_bridge_away(make_wiki) -> None:
     assert not isinstance(draft(Facts(wiki), walk, SHALLOW, seed=3), Rejection)
 
 
+def test_hops_say_how_the_box_writes_a_name(make_wiki) -> None:
+    entries = zoo_entries()
+    entries[0].infobox[0] = ("managed_by", "S. Irvald", "Stefan Irvald")
+    wiki = make_wiki(entries)
+    hops = relate(Facts(wiki), wiki.walk("Orla Zoo", "Stefan Irvald", "Teresa Rainö"), SHALLOW)
+    assert not isinstance(hops, Rejection)
+    assert [hop.written for hop in hops] == ["S. Irvald", ""]
+
+
 def changed(title, **fields):
     entries = zoo_entries()
     for entry in entries:
