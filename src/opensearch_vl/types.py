@@ -62,6 +62,8 @@ class PathHop(Frozen):
         direction: `forward` if the key is in the source's infobox and its value is the target; `inverse` if it is in
             the target's infobox and its value is the source; `prose` if no infobox states it.
         phrase: How the relation is worded in the question.
+        written: How the infobox writes the page that its key names, where that differs from the page's title (a piped
+            link, a redirect); else empty.
     """
 
     source: str
@@ -69,6 +71,7 @@ class PathHop(Frozen):
     relation: str
     direction: Literal["forward", "inverse", "prose"]
     phrase: str = ""
+    written: str = ""
 
 
 class Predicate(Frozen):

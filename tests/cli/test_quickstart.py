@@ -26,7 +26,7 @@ def made(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, dict[str, Any]
 
 def test_the_summary_has_the_promised_figures(made: tuple[Path, dict[str, Any]]) -> None:
     out, summary = made
-    assert summary["questions"] == 5
+    assert summary["questions"] == 5 and summary["ungrounded"] == 0
     assert summary["expert"]["scored"] == summary["expert_blinded"]["scored"] == 5
     assert summary["expert_blinded"]["correct"] == 0
     solvers = {"no_tools", "one_text_search", "one_image_search", "image_then_text"}
@@ -72,6 +72,24 @@ def test_resuming_changes_nothing(made: tuple[Path, dict[str, Any]]) -> None:
     assert {name: digest(out / name) for name in before} == before
     ours = json.loads(again.stdout)
     assert ours["expert"] == summary["expert"] and ours["solvers"] == summary["solvers"]
+
+
+def test_an_export_without_pictures_gives_ungrounded_questions(
+    made: tuple[Path, dict[str, Any]], tmp_path: Path
+) -> None:
+    """They are counted as such, the expert starts from the name, and whoever needs a picture answers nothing."""
+    dump = next((made[0] / "export").glob("dump.xml*"))
+    options = ("--set", "num=5", "--set", "synthesis.samples=1", "--set", "noise=0")
+    done = osvl("quickstart", "--dump", str(dump), "--out", str(tmp_path / "run"), *options, "--json")
+    assert done.returncode == 0, done.stderr
+    summary = json.loads(done.stdout)
+    assert summary["questions"] == summary["ungrounded"] == 5
+    assert summary["expert"]["correct"] >= 4 and summary["expert_blinded"]["correct"] == 0
+    assert summary["solvers"]["one_image_search"]["correct"] == summary["solvers"]["image_then_text"]["correct"] == 0
+    html = (tmp_path / "run" / "report.html").read_text(encoding="utf-8")
+    assert "5 of 5 questions are ungrounded" in html and "--images DIR" in html
+    records = list(read_records(tmp_path / "run" / "trajectories", RolloutRecord))
+    assert {step.call.name for r in records for step in r.trajectory.steps if step.call} == {"text_search"}
 
 
 def test_what_is_there_is_not_overwritten(made: tuple[Path, dict[str, Any]]) -> None:

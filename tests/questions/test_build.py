@@ -133,6 +133,39 @@ def test_killed_and_resumed_it_ends_in_the_same_digest(wiki, whole, tmp_path) ->
     assert len(asked) + len(solver.asked) <= len(report.tasks) + 1  # only the torn record is paid for again
 
 
+@pytest.fixture(scope="module")
+def bare_wiki(tmp_path_factory) -> WikiFolder:
+    """The same export, its picture files not given."""
+    folder = tmp_path_factory.mktemp("bare")
+    info = write_miniature(folder, pages=300, seed=3, max_pictures=0, workers=1)
+    return build_wiki(info.dump, folder / "wiki")
+
+
+@pytest.mark.parametrize("required", [False, True])
+def test_an_export_without_pictures(bare_wiki, tmp_path, required) -> None:
+    """Asked to, the build makes questions that name their anchor, and says so; otherwise each ends in `no_picture`."""
+    rules = SETTINGS.walks.model_copy(update={"require_image": False, "edges": "stated"})
+    anchor = SETTINGS.anchor.model_copy(update={"required": required})
+    settings = SETTINGS.model_copy(update={"walks": rules, "anchor": anchor, "shallow_first_hop": False})
+    with RunFolder(tmp_path / "run", settings) as run:
+        tools = QuestionTools(judge=ExactJudge(), filters=(Fixed(),))
+        report = build_questions(bare_wiki, settings, seed=5, num=None, tools=tools, run=run)
+    table = {row.stage: row for row in report.stages.rows()}
+    assert table["relations"].reasons.keys() <= {"shallow_first_hop"}
+    if required:
+        assert report.tasks == []
+        assert table["anchor"].reasons == {"no_picture": table["anchor"].came_in}
+        assert table["anchor"].came_in > 0
+        return
+    assert len(report.tasks) == report.num_ungrounded == report.as_dict()["ungrounded"] > 10
+    assert shape(report.tasks)["ungrounded"] == len(report.tasks)
+    assert check_against_wiki(report.tasks, Facts(bare_wiki)) == ()
+    for task in report.tasks:
+        assert (task.images, task.provenance.picture) == ((), None)
+        assert task.provenance.extra["ungrounded"] == "no_picture"
+        assert task.provenance.path[0] in task.question
+
+
 def test_stops_at_the_number_asked_for(wiki, whole, tmp_path) -> None:
     report = build(wiki, tmp_path / "few", Fixed(), num=4)
     assert [task.id for task in report.tasks] == [task.id for task in whole[1].tasks[:4]]

@@ -69,6 +69,46 @@ def test_a_first_hop_that_the_image_match_shows_is_refused_on_two_hops(zoo) -> N
     assert not isinstance(draft(Facts(zoo), walk, QuestionSettings(opening_chars=0, **SMALL), seed=3), Rejection)
 
 
+def test_without_a_picture_the_anchor_keeps_its_name(zoo) -> None:
+    """An opening that no image search shows makes no hop shallow; nothing else is loosened."""
+    facts, walk = Facts(zoo), zoo.walk("Orla Zoo", "Stefan Irvald", "Teresa Rainö")
+    made = draft(facts, walk, QuestionSettings(**SMALL), seed=3, grounded=False)
+    assert not isinstance(made, Rejection)
+    assert "the spouse of the manager of Orla Zoo" in made.question
+    assert "picture" not in made.question
+    assert not made.grounded
+    assert [d.entity for d in made.descriptors] == ["Teresa Rainö", "Stefan Irvald"]
+
+
+def test_an_anchor_is_told_from_its_namesakes(make_wiki) -> None:
+    entries = zoo_entries()
+    entries[0].title = "Orla Zoo (Vey)"
+    wiki = make_wiki(entries)
+    walk = wiki.walk("Orla Zoo (Vey)", "Stefan Irvald", "Teresa Rainö")
+    made = draft(Facts(wiki), walk, SHALLOW, seed=3, grounded=False)
+    assert not isinstance(made, Rejection)
+    assert made.question.count("Orla Zoo (Vey)") == 1
+
+
+def test_the_anchors_name_may_give_no_bridge_away(make_wiki) -> None:
+    entries = zoo_entries()
+    entries[1].aliases = ("Orla",)
+    wiki = make_wiki(entries)
+    walk = wiki.walk("Orla Zoo", "Stefan Irvald", "Teresa Rainö")
+    refused = draft(Facts(wiki), walk, SHALLOW, seed=3, grounded=False)
+    assert refused == Rejection("leak", "bridge_named", "Orla (name)")
+    assert not isinstance(draft(Facts(wiki), walk, SHALLOW, seed=3), Rejection)
+
+
+def test_hops_say_how_the_box_writes_a_name(make_wiki) -> None:
+    entries = zoo_entries()
+    entries[0].infobox[0] = ("managed_by", "S. Irvald", "Stefan Irvald")
+    wiki = make_wiki(entries)
+    hops = relate(Facts(wiki), wiki.walk("Orla Zoo", "Stefan Irvald", "Teresa Rainö"), SHALLOW)
+    assert not isinstance(hops, Rejection)
+    assert [hop.written for hop in hops] == ["S. Irvald", ""]
+
+
 def changed(title, **fields):
     entries = zoo_entries()
     for entry in entries:

@@ -121,6 +121,18 @@ async def test_image_then_text_gains_a_hop_by_reading_the_opening(zoo, picture) 
     assert engine.queries[-1] == "What is the birth date of the spouse of the manager of Orla Zoo?"
 
 
+async def test_without_a_picture_image_solvers_answer_nothing(zoo) -> None:
+    index, engine = KnownPictures(zoo, ["Orla Zoo"]), WordSearch(zoo)
+    named = FULL.replace("the zoo in the picture", "Orla Zoo")
+    for solver in (
+        OneImageSearch(index, zoo.images),
+        ReadImageMatches(index, zoo.images),
+        ImageThenText(index, engine, zoo.images, Reader(zoo)),
+    ):
+        assert "could not" in await response(solver, named, [])
+    assert engine.queries == []
+
+
 async def test_guesses(zoo) -> None:
     prior = common_values(Facts(zoo))
     assert prior["occupation"] == "writer"

@@ -178,6 +178,16 @@ async def test_an_obedient_model_rewords_every_part(facts) -> None:
     assert len(chat.calls) == 4
 
 
+async def test_without_a_picture_the_model_keeps_the_anchors_name(facts) -> None:
+    walk = facts.wiki.walk("Orla Zoo", "Stefan Irvald", "Teresa Rainö")
+    made = draft(facts, walk, SETTINGS, seed=3, taken={"citizenship_date"}, grounded=False)
+    written, chat = await write(facts, good, made)
+    assert not isinstance(written, Rejection)
+    assert written.question == "On which day was the spouse of the manager of Orla Zoo born?"
+    assert [d.judged_unique for d in written.descriptors] == [True, True]
+    assert len(chat.calls) == 3
+
+
 def spoiled(mark, reply):
     return lambda prompt: json.dumps(reply) if mark in prompt else good(prompt)
 

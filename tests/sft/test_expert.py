@@ -118,6 +118,21 @@ async def test_without_picture_the_anchor_must_be_named_in_the_question() -> Non
     assert "could not verify" in (await drive(ScriptedExpert(unnamed), World()))[-1]
 
 
+@pytest.mark.parametrize("known", [True, False])
+async def test_a_name_that_a_box_writes_otherwise_is_recognised(known: bool) -> None:
+    """Infoboxes pipe their links: both the spouse and the creator are written as no page is titled."""
+    task, world = make_task(4), World()
+    world.pages["Ana Boro"] = "Birth date: 15 May 1931\nSpouse: Ilja Rest, Sculptor V.\n\nAna Boro built Grand Hall."
+    world.pages["Blue Horse"] = "Creator: Master V.\nCatalogue number: 7-B\n\nBlue Horse is a sculpture."
+    first, second, third = task.provenance.hops
+    if known:
+        second = second.model_copy(update={"written": "Sculptor V."})
+        third = third.model_copy(update={"written": "Master V."})
+    provenance = task.provenance.model_copy(update={"hops": (first, second, third)})
+    last = (await drive(ScriptedExpert(task.model_copy(update={"provenance": provenance})), world))[-1]
+    assert right(task, last) == known
+
+
 async def test_visit_is_used_where_it_is_offered_and_summaries_leave_the_answer_out() -> None:
     task = make_task(2)
     world = World()

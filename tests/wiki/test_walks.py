@@ -1,5 +1,6 @@
 import random
 from collections import Counter
+from dataclasses import replace
 from itertools import pairwise
 from pathlib import Path
 
@@ -13,6 +14,7 @@ from wiki.wikitool import write
 from opensearch_vl.config import load_config
 from opensearch_vl.errors import ConfigError
 from opensearch_vl.wiki.dump import build_wiki
+from opensearch_vl.wiki.schema import INFOBOX_SECTION
 from opensearch_vl.wiki.tables import WikiFolder
 from opensearch_vl.wiki.walks import (
     BLOCKS,
@@ -24,6 +26,7 @@ from opensearch_vl.wiki.walks import (
     eligible_seeds,
     resolve_rules,
     sample_walks,
+    stated_edges,
     try_walk,
     walk_graph,
 )
@@ -96,6 +99,29 @@ def test_walks_on_random_graphs_keep_every_rule(
     if no_chord:
         assert (path[0], path[-1]) not in edges
         assert (path[-1], path[0]) not in edges
+
+
+@settings(max_examples=200, deadline=None)
+@given(GRAPHS, st.data(), st.integers(2, 4))
+def test_walks_keep_to_stated_edges_and_lose_no_other_rule(
+    drawn: tuple[int, set[tuple[int, int]], dict[int, str]], data: st.DataObject, hops: int
+) -> None:
+    """Chords are told from all edges: an unstated link from start to end is a shortcut all the same."""
+    size, edges, blocked = drawn
+    order = sorted(edges)
+    stated = data.draw(st.lists(st.booleans(), min_size=len(order), max_size=len(order)))
+    graph = replace(graph_of(edges, size, blocked), stated=np.array(stated, dtype=bool))
+    allowed = {edge for edge, kept in zip(order, stated, strict=True) if kept}
+    reasons: Counter[str] = Counter()
+    path = try_walk(graph, 0, hops, random.Random(data.draw(st.integers(0, 99))), reasons)
+    unstated_first = sum(source == 0 for source, _ in edges - allowed)
+    assert reasons["skip_unstated"] >= unstated_first
+    if path is None:
+        return
+    assert set(pairwise(path)) <= allowed
+    assert len(set(path)) == len(path) == hops + 1
+    assert not set(path[1:]) & set(blocked)
+    assert not {(path[0], path[-1]), (path[-1], path[0])} & edges
 
 
 def test_each_step_is_uniform() -> None:
@@ -209,6 +235,36 @@ def test_sampled_walks_keep_every_rule(wiki: WikiFolder, rules: WalkRules) -> No
             assert (link.src, link.dst) == (source, target)
             stated = any(item.target_id == target for item in wiki.infobox(source))
             assert (link.section == "infobox") == stated
+
+
+def test_stated_edges_by_hand(tmp_path: Path) -> None:
+    """A names B in its box; C names A in its own and is linked from A in prose; D is prose alone."""
+    pages = {
+        "A": "{{Infobox person|spouse=[[B]]}} [[C]] [[D]]",
+        "B": "[[A]] [[D]]",
+        "C": "{{Infobox person|parent=[[A]]}}",
+        "D": "[[A]]",
+    }
+    wiki = build_wiki(write(tmp_path / "d.xml", pages), tmp_path / "wiki")
+    mask = stated_edges(wiki)
+    edges = [(wiki.page(n).title, wiki.page(int(to)).title) for n in range(len(wiki)) for to in wiki.neighbours(n)]
+    assert len(edges) == len(mask)
+    assert {edge for edge, kept in zip(edges, mask, strict=True) if kept} == {
+        ("A", "B"),
+        ("A", "C"),
+        ("B", "A"),
+        ("C", "A"),
+    }
+
+
+def test_sampled_walks_keep_to_stated_edges(wiki: WikiFolder, rules: WalkRules) -> None:
+    assert walk_graph(wiki, rules).stated is None
+    only = rules.model_copy(update={"edges": "stated"})
+    walks = [outcome for outcome in sample_walks(wiki, only, 3, None) if isinstance(outcome, Walk)]
+    assert len(walks) > 10
+    for link in (link for walk in walks for link in walk.links):
+        inverse = any(item.target_id == link.src for item in wiki.infobox(link.dst))
+        assert link.section == INFOBOX_SECTION or inverse
 
 
 def test_walks_are_stratified(wiki: WikiFolder, rules: WalkRules) -> None:

@@ -206,7 +206,7 @@ def _print_stages(report: dict[str, Any]) -> None:
         reasons = ", ".join(f"{reason} {num}" for reason, num in row["reasons"].items())
         table.add_row(row["stage"], str(row["came_in"]), str(row["passed"]), reasons)
     console().print(table)
-    for key in ("questions", "hops", "domains", "identified_by", "degraded", "seeds_dropped"):
+    for key in ("questions", "ungrounded", "hops", "domains", "identified_by", "degraded", "seeds_dropped"):
         typer.echo(f"{key}: {report[key]}")
 
 
@@ -226,6 +226,17 @@ def _print_audit(result: dict[str, Any]) -> None:
             interval,
         )
     console().print(table)
-    for key in ("questions", "duplicates", "hops", "domains", "answer_kinds", "identified_by", "templates", "words"):
+    keys = (
+        "questions",
+        "ungrounded",
+        "duplicates",
+        "hops",
+        "domains",
+        "answer_kinds",
+        "identified_by",
+        "templates",
+        "words",
+    )
+    for key in keys:
         typer.echo(f"{key}: {result[key]}")
     typer.echo(f"findings: {len(result['findings'])}")

@@ -65,7 +65,7 @@ def register(app: typer.Typer) -> None:
         if out.exists() and any(out.iterdir()) and not resume:
             raise RunExists(f"{out} is not empty.", "Add --resume to continue it, or choose another --out.")
         if dump is not None and images is None:
-            overrides = ["questions.walks.require_image=false", *overrides]
+            overrides = ["questions.walks.require_image=false", "questions.anchor.required=false", *overrides]
 
         chosen = load_config(QuickstartSettings, config, overrides)
         started = time.perf_counter()
@@ -100,6 +100,8 @@ def _bar(bars: Progress, title: str) -> Iterator[Advance]:
 def _print(summary: dict[str, Any]) -> None:
     from rich.table import Table
 
+    from opensearch_vl.cli.quickstart_report import ungrounded_note
+
     screen = console()
     table = Table(title="Who finds the answer?", title_justify="left", box=None, pad_edge=False)
     for head in ("solver", "right", "of", "accuracy", "95 % interval"):
@@ -111,6 +113,8 @@ def _print(summary: dict[str, Any]) -> None:
     screen.print()
     screen.print(table)
     screen.print(f"\n{summary['questions']} questions in {summary['seconds']:.0f} s. Report: {summary['report']}")
+    if summary["ungrounded"]:
+        screen.print(ungrounded_note(summary["ungrounded"], summary["questions"]))
     if not summary["questions"]:
         screen.print("No question was made; what limited it:")
         for stage in summary["stages"]:

@@ -57,6 +57,7 @@ def _data(results: Results, settings: QuickstartSettings, seconds: float) -> Rep
             Figure(label="pages read", value=f"{len(results.wiki):,}"),
             Figure(label="links between them", value=f"{counts.get('links', 0):,}"),
             Figure(label="questions", value=f"{len(build.tasks):,}"),
+            Figure(label="of them with a picture", value=f"{len(build.tasks) - build.num_ungrounded:,}"),
             Figure(label="trajectories kept", value=f"{expert.accepted:,} of {expert.done:,}"),
             Figure(label="seconds", value=f"{seconds:,.0f}"),
         ),
@@ -94,11 +95,22 @@ def _counterfactuals(cells: tuple[Cell, ...]) -> tuple[Counterfactual, ...]:
 
 def _notes(results: Results) -> tuple[str, ...]:
     notes = []
+    if results.build.num_ungrounded:
+        notes.append(ungrounded_note(results.build.num_ungrounded, len(results.build.tasks)))
     if results.build.num_unscored:
         notes.append(f"{results.build.num_unscored} verdicts of the filter are unscored; those questions were kept.")
     for reason, count in sorted(results.synthesis.rejected.items()):
         notes.append(f"{count} trajectories rejected: {reason.replace('_', ' ')}.")
     return tuple(notes)
+
+
+def ungrounded_note(ungrounded: int, questions: int) -> str:
+    """What questions without a picture mean, and how to get pictures."""
+    return (
+        f"{ungrounded:,} of {questions:,} questions are ungrounded: their anchor's page has no picture, so they name "
+        "the anchor, and solvers that search for pictures answer nothing. Exports hold no picture files; give a folder "
+        "of them with --images DIR, each under the name that the pages use."
+    )
 
 
 def _choose(records: list[RolloutRecord]) -> list[RolloutRecord]:

@@ -25,6 +25,7 @@ from opensearch_vl.questions.settings import AnchorSettings
 from opensearch_vl.questions.stages import Rejection
 from opensearch_vl.text import words
 from opensearch_vl.types import ImageRef, PictureSource
+from opensearch_vl.wiki.tables import PageImage
 
 _MIN_LETTERS = 4
 """Shorter names must be read exactly, as a token of their own."""
@@ -53,11 +54,7 @@ def choose_picture(
     Rejects `no_picture` (none is large enough) and `low_similarity` (none shows what the page is about).
     """
     page = facts.page(anchor)
-    candidates = [
-        image
-        for image in facts.wiki.page_images(anchor)
-        if min(image.ref.width_px, image.ref.height_px) >= min_image_px
-    ][: settings.max_candidates]
+    candidates = large_enough(facts, anchor, min_image_px)[: settings.max_candidates]
     if not candidates:
         return Rejection("anchor", "no_picture", page.title)
     pictures = [
@@ -73,6 +70,15 @@ def choose_picture(
         return Rejection("anchor", "low_similarity", f"{similarities[best]:.3f}")
     chosen = pictures[best]
     return replace(chosen, source=chosen.source.model_copy(update={"similarity": float(similarities[best])}))
+
+
+def large_enough(facts: Facts, page_id: int, min_image_px: int) -> list[PageImage]:
+    """The pictures of a page whose shorter side is at least so long, in the page's order."""
+    return [
+        image
+        for image in facts.wiki.page_images(page_id)
+        if min(image.ref.width_px, image.ref.height_px) >= min_image_px
+    ]
 
 
 def _similarities(embedder: ImageEmbedder, text: str, images: Sequence[bytes]) -> list[float]:

@@ -92,7 +92,7 @@ def _findings(task: Task, facts: Facts, counter: DuckCounter) -> Iterable[Findin
         yield Finding(task.id, "missing_page", str(provenance.path))
         return
     nodes = [page for page in pages if page is not None]
-    for node in nodes:
+    for node in nodes if task.images else nodes[1:]:  # without a picture, the question must name its anchor
         person = facts.page(node).domain == "Person"
         for leak in leaks(task.question, facts.names(node), person):
             yield Finding(task.id, "leak", leak.name)
@@ -122,6 +122,7 @@ def shape(tasks: Sequence[Task]) -> dict[str, Any]:
     relations = [(hop.relation, hop.direction) for task in tasks for hop in task.provenance.hops]
     return {
         "questions": len(tasks),
+        "ungrounded": sum(not task.images for task in tasks),
         "duplicates": {
             "question_and_picture": _repeats(questions),
             "picture": _repeats(pictures),

@@ -16,7 +16,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from opensearch_vl.protocols import ImageEmbedder, ImageIndex, Judge, OcrEngine, Solver, Upscaler
-from opensearch_vl.questions.anchor import Identified, Picture, choose_picture, identify
+from opensearch_vl.questions.anchor import Identified, Picture, choose_picture, identify, large_enough
 from opensearch_vl.questions.degrade import degrade
 from opensearch_vl.questions.draft import Draft, draft
 from opensearch_vl.questions.facts import Facts
@@ -66,6 +66,7 @@ class BuildReport:
         dropped: Seeds that gave no walk, by the walk rules' reasons.
         num_seeds_dropped: How many seeds those were.
         num_unscored: Verdicts of the filter that could not be reached.
+        num_ungrounded: Final questions without a picture.
         corpora, hops, domains, identified_by, degraded: Histograms over the final questions.
         degrading: Damages tried, by kind and by whether the repair gave the lettering back.
         tasks: The final questions, in order.
@@ -76,6 +77,7 @@ class BuildReport:
     dropped: Counter[str] = field(default_factory=Counter)
     num_seeds_dropped: int = 0
     num_unscored: int = 0
+    num_ungrounded: int = 0
     corpora: Counter[str] = field(default_factory=Counter)
     hops: Counter[int] = field(default_factory=Counter)
     domains: Counter[str] = field(default_factory=Counter)
@@ -93,6 +95,7 @@ class BuildReport:
         """The report as plain data, for manifests and `--json`."""
         return {
             "questions": len(self.tasks),
+            "ungrounded": self.num_ungrounded,
             "stages": self.stages.as_dict(),
             "seeds_dropped": self.num_seeds_dropped,
             "walks_dropped": dict(sorted(self.dropped.items())),
@@ -217,7 +220,12 @@ class _Builder:
         self._attempts[anchor] += 1
         identity = self._identity(anchor, attempt)
         outcome = draft(
-            self._facts, walk, self._settings, derive(self._seed, "draft", identity), self._asked_of[walk.nodes[-1]]
+            self._facts,
+            walk,
+            self._settings,
+            derive(self._seed, "draft", identity),
+            self._asked_of[walk.nodes[-1]],
+            grounded=self._settings.anchor.required or bool(large_enough(self._facts, anchor, self._min_image_px())),
         )
         if isinstance(outcome, Rejection):
             titles = [self._facts.page(node).title for node in walk.nodes]
@@ -261,19 +269,13 @@ class _Builder:
         if isinstance(written, Rejection):
             return self._rejected(identity, made, written)
         made = written
-        picture = choose_picture(
-            self._facts, made.walk.nodes[0], self._settings.anchor, self._min_image_px(), self._tools.embedder
-        )
-        if isinstance(picture, Rejection):
-            return self._rejected(identity, made, picture)
-        if self._pictures[picture.source.file] >= self._settings.max_per_picture:  # spares the filter's work
-            return self._rejected(identity, made, Rejection("dedupe", "same_picture"))
-        known = await self._identify(picture, made)
-        if isinstance(known, Rejection):
-            return self._rejected(identity, made, known)
-        task = self._task(identity, made, picture, known)
-        if self._run is not None:
-            self._run.images.put_bytes(self._facts.wiki.images.read(picture.ref))
+        if made.grounded:
+            grounding = await self._ground(made)
+            if isinstance(grounding, Rejection):
+                return self._rejected(identity, made, grounding)
+            task = self._grounded(identity, made, *grounding)
+        else:
+            task = self._ungrounded(identity, made)
         found = await self._screen(task)
         trace: dict[str, Any] = {"attempts": [attempt.as_dict() for attempt in found.attempts]}
         if found.answered_by:
@@ -294,7 +296,33 @@ class _Builder:
         self._use_up(record)
         self._record(record)
 
-    def _task(self, identity: str, made: Draft, picture: Picture, known: Identified) -> Task:
+    async def _ground(self, made: Draft) -> tuple[Picture, Identified] | Rejection:
+        """The anchor's picture and what identifies it; the picture is kept with the run."""
+        picture = choose_picture(
+            self._facts, made.walk.nodes[0], self._settings.anchor, self._min_image_px(), self._tools.embedder
+        )
+        if isinstance(picture, Rejection):
+            return picture
+        if self._pictures[picture.source.file] >= self._settings.max_per_picture:  # spares the filter's work
+            return Rejection("dedupe", "same_picture")
+        known = await self._identify(picture, made)
+        if isinstance(known, Rejection):
+            return known
+        if self._run is not None:
+            self._run.images.put_bytes(self._facts.wiki.images.read(picture.ref))
+        return picture, known
+
+    def _ungrounded(self, identity: str, made: Draft) -> Task:
+        provenance = made.provenance(self._facts)
+        extra = {**provenance.extra, "ungrounded": "no_picture"}
+        return Task(
+            id=identity,
+            question=made.question,
+            gold=made.answer.gold,
+            provenance=provenance.model_copy(update={"extra": extra}),
+        )
+
+    def _grounded(self, identity: str, made: Draft, picture: Picture, known: Identified) -> Task:
         provenance = made.provenance(self._facts)
         extra = {**provenance.extra, "look_alikes": known.rivals}
         if known.tool:
@@ -397,6 +425,7 @@ class _Builder:
             self.report.screened.append(task)
             return
         self.report.tasks.append(task)
+        self.report.num_ungrounded += not task.images
         self.report.corpora[task.provenance.corpus] += 1
         self.report.hops[len(task.provenance.hops)] += 1
         self.report.domains[task.provenance.domain] += 1

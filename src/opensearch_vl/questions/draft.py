@@ -32,7 +32,8 @@ class Draft:
         answer: What is asked of the answer node.
         canonical: The question with the bridges' real names.
         question: The question after fuzzing and grounding.
-        descriptors: Of the answer node, then of ``v(h-1) … v1``, then of the anchor.
+        descriptors: Of the answer node, then of ``v(h-1) … v1``, then of the anchor where a picture stands for it.
+        grounded: Whether the question speaks of the anchor's picture; otherwise it names the anchor.
     """
 
     walk: Walk
@@ -41,6 +42,7 @@ class Draft:
     canonical: str
     question: str
     descriptors: tuple[Descriptor, ...]
+    grounded: bool = True
 
     def provenance(self, facts: Facts) -> Provenance:
         """Everything the draft knows of why the question exists."""
@@ -58,7 +60,13 @@ class Draft:
 
 
 def draft(
-    facts: Facts, walk: Walk, settings: QuestionSettings, seed: int, taken: Collection[str] = ()
+    facts: Facts,
+    walk: Walk,
+    settings: QuestionSettings,
+    seed: int,
+    taken: Collection[str] = (),
+    *,
+    grounded: bool = True,
 ) -> Draft | Rejection:
     """Run the rule-based stages over a walk.
 
@@ -68,11 +76,13 @@ def draft(
         settings: All rules.
         seed: Seed of this attempt; the choice of attribute and wording derives from it.
         taken: Keys that other questions have asked of the answer page.
+        grounded: Whether a picture will stand for the anchor; otherwise its title stays in the question.
     """
     hops = relate(facts, walk, settings)
     if isinstance(hops, Rejection):
         return hops
-    if not settings.shallow_first_hop and len(hops) == 2 and _shown_at_anchor(facts, walk, settings.opening_chars):
+    shallow = len(hops) == 2 and _shown_at_anchor(facts, walk, settings.opening_chars)
+    if shallow and grounded and not settings.shallow_first_hop:  # no picture, no opening shown by a search for it
         return Rejection("relations", "shallow_first_hop", hops[0].target)
     answer = extract_answer(facts, walk, settings, derive(seed, "compose"), taken)
     if isinstance(answer, Rejection):
@@ -82,15 +92,20 @@ def draft(
         return descriptions
     canonical = canonical_question(answer, hops, descriptions[-1].phrase)
     fuzzed = rewrite(canonical, hops, descriptions)
-    question, descriptors = ground(facts, walk, fuzzed[-1].question if fuzzed else canonical)
-    all_descriptors = (_of_answer(hops, descriptions), *(step.descriptor for step in fuzzed), descriptors)
+    question = fuzzed[-1].question if fuzzed else canonical
+    descriptors = (_of_answer(hops, descriptions), *(step.descriptor for step in fuzzed))
+    if grounded:
+        question, anchor = ground(facts, walk, question)
+        descriptors = (*descriptors, anchor)
+    else:
+        question = name_anchor(facts, walk, question)
     spoken = tuple(
         hop.model_copy(update={"phrase": description.phrase})
         for hop, description in zip(hops, descriptions, strict=True)
     )
-    if leak := _leak(facts, walk, question, answer):
+    if leak := _leak(facts, walk, question, answer, grounded):
         return leak
-    return Draft(walk, spoken, answer, canonical, question, all_descriptors)
+    return Draft(walk, spoken, answer, canonical, question, descriptors, grounded)
 
 
 def ground(facts: Facts, walk: Walk, question: str) -> tuple[str, Descriptor]:
@@ -98,6 +113,12 @@ def ground(facts: Facts, walk: Walk, question: str) -> tuple[str, Descriptor]:
     page = facts.page(walk.nodes[0])
     phrase = anchor_phrase(page.infobox_type, page.domain)
     return question.replace(display_name(page.title), phrase), Descriptor(entity=page.title, phrase=phrase)
+
+
+def name_anchor(facts: Facts, walk: Walk, question: str) -> str:
+    """Give the anchor its whole title: what is in brackets tells it from its namesakes, as no picture will."""
+    title = facts.page(walk.nodes[0]).title
+    return question.replace(display_name(title), title)
 
 
 def _of_answer(hops: tuple[PathHop, ...], descriptions: tuple[Description, ...]) -> Descriptor:
@@ -111,8 +132,10 @@ def _shown_at_anchor(facts: Facts, walk: Walk, opening_chars: int) -> bool:
     return any(fold(name) in opening for name in facts.names(walk.nodes[1]))
 
 
-def _leak(facts: Facts, walk: Walk, question: str, answer: Answer) -> Rejection | None:
+def _leak(facts: Facts, walk: Walk, question: str, answer: Answer, grounded: bool) -> Rejection | None:
     for place, node in enumerate(walk.nodes):
+        if place == 0 and not grounded:
+            continue
         found = leaks(question, facts.names(node), person=facts.page(node).domain == "Person")
         if found:
             which = "anchor" if place == 0 else "answer_page" if place == len(walk.nodes) - 1 else "bridge"

@@ -61,10 +61,13 @@ def link_predicate(hop: PathHop) -> Predicate:
 
 def _hop(facts: Facts, source: int, target: int, key: str, direction: Direction) -> PathHop:
     page = facts.page(target)
+    holder, named = (source, target) if direction == "forward" else (target, source)
+    written = next(item.value for item in facts.items(holder) if (item.key, item.target_id) == (key, named))
     return PathHop(
         source=facts.page(source).title,
         target=page.title,
         relation=key,
         direction=direction,
         phrase=relation_phrase(key, direction, noun(page.infobox_type, page.domain)),
+        written=written if written != facts.page(named).title else "",
     )

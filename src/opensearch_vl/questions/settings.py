@@ -60,6 +60,8 @@ class AnchorSettings(Config):
     """The picture (paper, section 3.4).
 
     Attributes:
+        required: Whether a question needs a picture, as in the paper. If not, an anchor whose page has none keeps its
+            name in the question, which is then *ungrounded* and counted as such.
         max_candidates: How many pictures of the page are ranked.
         min_similarity: CLIP-class similarity below which a candidate is refused; only used with an embedder.
         min_image_px: Shortest side; None takes the threshold that the walks resolved to.
@@ -67,6 +69,7 @@ class AnchorSettings(Config):
         letters_ratio: Share of a name's letters that OCR must get right for the name to count as read.
     """
 
+    required: bool = True
     max_candidates: int = Field(8, ge=1)
     min_similarity: float = 0.28
     min_image_px: int | None = None

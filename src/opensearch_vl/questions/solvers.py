@@ -195,7 +195,8 @@ class ImageThenText:
     """One image search, then one text search (audit).
 
     The title found takes the place of the visual expression. With `read_opening`, the relations that the match's
-    opening states are followed before the text search is spent, which saves the attacker a hop.
+    opening states are followed before the text search is spent, which saves the attacker a hop. Without a picture there
+    is nothing to search for.
     """
 
     name = "image_then_text"
@@ -216,6 +217,8 @@ class ImageThenText:
     async def solve(self, task: TaskView, seed: int) -> Trajectory:
         """Search the picture, then the text, then answer from all that was seen."""
         notes = _Notes(self.name, task, seed, ("image_search", "text_search"))
+        if not task.images:
+            return notes.answer(None)
         try:
             matches = await _image_search(self._index, self._store, task, self._top_k)
             notes.call("image_search", "img_1", "\n".join(match.title for match in matches))

@@ -16,7 +16,7 @@ from pydantic import BaseModel, Field
 from opensearch_vl import prompts
 from opensearch_vl.questions.asking import Asker, StageFailed
 from opensearch_vl.questions.compose import canonical_question
-from opensearch_vl.questions.draft import Draft
+from opensearch_vl.questions.draft import Draft, name_anchor
 from opensearch_vl.questions.facts import Facts, display_name
 from opensearch_vl.questions.leak import leaks
 from opensearch_vl.questions.phrases import noun, spoken
@@ -81,7 +81,10 @@ class LlmWriter:
                 return worded
             canonical = await self._canonical(worded)
             question = await self._fuzz(worded, canonical)
-            question = await self._ground(worded, question)
+            if made.grounded:
+                question = await self._ground(worded, question)
+            else:
+                question = name_anchor(self._facts, made.walk, question)
             return await self._evaluate(replace(worded, canonical=canonical, question=question))
         except StageFailed as failure:
             return Rejection("write", failure.reason, failure.detail)
@@ -205,8 +208,11 @@ class LlmWriter:
         right = [normalise_answer(text) for text in (made.answer.text, made.answer.value, *made.answer.gold.aliases)]
         if normalise_answer(found.answer) not in right:
             return Rejection("write", "answer_changed", found.answer)
-        judged = tuple(d.model_copy(update={"judged_unique": True}) for d in made.descriptors[:-1])
-        return replace(made, descriptors=(*judged, made.descriptors[-1]))
+        judged = tuple(
+            descriptor if descriptor.entity == titles[0] else descriptor.model_copy(update={"judged_unique": True})
+            for descriptor in made.descriptors
+        )
+        return replace(made, descriptors=judged)
 
     def _noun(self, node: int) -> str:
         page = self._facts.page(node)

@@ -183,14 +183,15 @@ class Investigator:
         """The next entity of the path. `title` is only compared with what observations show."""
         label = label_of(hop.relation)
         if hop.direction == "inverse":
-            return (yield from self._follow_back(entity, hop.source, title, label))
+            return (yield from self._follow_back(entity, hop, label))
         if hop.direction == "prose":
             return (yield from self._follow_prose(entity, title, hop.relation))
         thought = self.voice_of("follow", entity, label)
         found = yield from self._look_up(entity, hop.source, label, thought, named=title)
         if found is None:
             return None
-        return title if mentions(found.value, title) else found.value.split(", ")[0]
+        names = (name for name in (title, hop.written) if name and mentions(found.value, name))
+        return next(names, found.value.split(", ")[0])
 
     def _look_up(
         self, entity: str, title: str, label: str, thought: str, *, named: str = ""
@@ -218,12 +219,13 @@ class Investigator:
             return Found(value, entity) if value is not None else None
         return None
 
-    def _follow_back(self, entity: str, page: str, title: str, label: str) -> Search:
-        """The page whose facts name `entity` under `label`; `page` is the title of the page on `entity` itself.
+    def _follow_back(self, entity: str, hop: PathHop, label: str) -> Search:
+        """The page whose facts name `entity` under `label`.
 
         What else the question says of that page goes into the query. A hit that the observation cuts off is believed by
         its title.
         """
+        page, title, written = hop.source, hop.target, hop.written or hop.source
         details = ", ".join(
             bare(predicate.value)
             for descriptor in self.task.provenance.descriptors
@@ -236,7 +238,7 @@ class Investigator:
             named = f"{label}: {entity}{', ' if details else ''}{details}"
             query = (named, f"Name, {named}", f"Facts: {named}, name, {_USUAL_FACTS}")[attempt]
             found = hits((yield from self._call("text_search", thought, q=query, top_k=10 if attempt else 5)))
-            if any(hit.title == title and (hit.cut_off or _relates(hit, label, page)) for hit in found):
+            if any(hit.title == title and (hit.cut_off or _relates(hit, label, page, written)) for hit in found):
                 return title
             if any(hit.title == page and mentions(hit.body, title) for hit in found):
                 return title
@@ -273,12 +275,12 @@ class Investigator:
         return text
 
 
-def _relates(hit: Hit, label: str, entity: str) -> bool:
+def _relates(hit: Hit, label: str, entity: str, written: str) -> bool:
     """Whether a hit states the relation: as a line of facts, or in prose that speaks both the entity and the label."""
     name = words(bare(entity))[-1:]
     value = value_of(hit.body, label)
     if value is not None:
-        return contains_words(words(value), name)
+        return contains_words(words(value), name) or mentions(value, written)
     stem = label.lower().split()[-1][:5]
     return contains_words(words(hit.body), name) and any(word.startswith(stem) for word in words(hit.body))
 

@@ -40,6 +40,8 @@ class WalkRules(Config):
         min_image_px: Shorter side a seed's picture needs, in pixels.
         max_retries: Further tries after a walk failed, before its seed is dropped.
         require_image: Whether a seed needs a picture at all.
+        edges: Which links a step may follow: `any` (the paper), or only those that an infobox states, the source's own
+            or the target's (`stated`): no rule-based writer can say what the others mean.
         no_chord: Whether `vh` must be unlinked with `v0`, in both directions.
         walks_per_seed: How many walks may start at one seed.
         excluded_prefixes: Openings of titles never visited, by language, beside the language's own table.
@@ -51,6 +53,7 @@ class WalkRules(Config):
     min_image_px: int | Auto = "auto"
     max_retries: int = Field(default=10, ge=0)
     require_image: bool = True
+    edges: Literal["any", "stated"] = "any"
     no_chord: bool = True
     walks_per_seed: int = Field(default=1, ge=1)
     excluded_prefixes: dict[str, tuple[str, ...]] = Field(default_factory=dict)
