@@ -52,6 +52,24 @@ def test_an_existing_run_is_kept_unless_resume_is_given(tmp_path: Path) -> None:
     assert [r.id for r in read_records(tmp_path, QuestionRecord)] == ["q1", "q2"]
 
 
+def test_a_run_is_not_resumed_with_another_seed_or_wiki(tmp_path: Path) -> None:
+    begun = {"seed": 0, "wiki": "Miniature", "num": 5}
+    with RunFolder(tmp_path, Settings(), begun):
+        pass
+    for other in ({"seed": 1}, {"wiki": "Wikipedia"}):
+        with pytest.raises(RunMismatch, match=str(next(iter(other.values())))):
+            RunFolder(tmp_path, Settings(), begun | other, resume=True)
+    with RunFolder(tmp_path, Settings(), begun | {"num": 9}, resume=True):
+        pass
+
+
+def test_the_digest_of_a_folder_covers_the_runs_inside(tmp_path: Path) -> None:
+    for name in ("a", "b", "c"):
+        with RunFolder(tmp_path / name, Settings()), RunFolder(tmp_path / name / "part", Settings()) as part:
+            part.append(record(2 if name == "c" else 1))
+    assert digest(tmp_path / "a") == digest(tmp_path / "b") != digest(tmp_path / "c")
+
+
 @pytest.mark.parametrize("torn", [b'{"id": "q2", "ki', b'{"id": "q2"}', b"\x00\xff", b"x" * 200_000])
 def test_a_torn_last_line_is_cut_off_on_resume(tmp_path: Path, torn: bytes) -> None:
     with RunFolder(tmp_path, Settings()) as run:

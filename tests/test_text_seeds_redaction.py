@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from opensearch_vl import prompts, seeds
-from opensearch_vl.errors import ConfigError
+from opensearch_vl.errors import ConfigError, UsageError
 from opensearch_vl.redaction import env, load_env_file, redact, redact_tree
 from opensearch_vl.text import contains_words, fold, normalise_answer, words
 
@@ -100,6 +100,12 @@ def test_values_of_secret_variables_are_blanked_everywhere(monkeypatch: pytest.M
         assert env("NOT_THERE", "d") == "d"
     finally:
         load_env_file(tmp_path / "none")
+
+
+def test_a_file_of_keys_that_is_no_text_is_refused_in_one_line(tmp_path: Path) -> None:
+    (tmp_path / ".env").write_bytes(b"\xff\xfeK\x00E\x00Y\x00")
+    with pytest.raises(UsageError, match="UTF-8"):
+        load_env_file(tmp_path / ".env")
 
 
 def test_prompts_fill_strictly_and_never_twice(monkeypatch: pytest.MonkeyPatch) -> None:

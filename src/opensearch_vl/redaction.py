@@ -13,6 +13,8 @@ from typing import Any
 
 from dotenv import dotenv_values
 
+from opensearch_vl.errors import UsageError
+
 _SECRET_NAME = re.compile(r"(^|_)(KEY|TOKEN|SECRET|PASSWORD|PASSWD|CREDENTIALS?)$")
 _SECRET_FIELD = re.compile(r"_(KEY|TOKEN)$|(^|_)(APIKEY|SECRET|PASSWORD|PASSWD|CREDENTIALS?)$")
 """Names of fields that go entirely. A bare `key` or `token` is an ordinary word (an infobox key, a token of a text)."""
@@ -29,9 +31,17 @@ _dotenv: dict[str, str] = {}
 
 
 def load_env_file(path: Path | str = ".env") -> None:
-    """Read `path` if it is there. Variables already in the environment win."""
+    """Read `path` if it is there. Variables already in the environment win.
+
+    Raises:
+        UsageError: If it cannot be read as text.
+    """
     _dotenv.clear()
-    _dotenv.update({k: v for k, v in dotenv_values(path).items() if v is not None})
+    try:
+        found = dotenv_values(path)
+    except (OSError, UnicodeDecodeError) as error:
+        raise UsageError(f"{path} cannot be read: {error}.", "Write NAME=value lines into it, as UTF-8.") from error
+    _dotenv.update({k: v for k, v in found.items() if v is not None})
 
 
 def env(name: str, default: str | None = None) -> str | None:

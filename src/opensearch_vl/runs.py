@@ -48,6 +48,8 @@ VOLATILE = frozenset(
     }
 )
 """Keys that may differ between equal runs, wherever they occur in a record."""
+FIXED = ("wiki", "seed")
+"""Facts of the manifest that decide what is recorded: a resumed run must share them."""
 
 M = TypeVar("M", bound=BaseModel)
 
@@ -63,7 +65,7 @@ class RunFolder:
 
     Raises:
         RunExists: The folder holds records and `resume` is False.
-        RunMismatch: The folder was started with another configuration.
+        RunMismatch: The folder was started with another configuration, seed or wiki.
         RunLocked: Another process holds it.
     """
 
@@ -118,12 +120,22 @@ class RunFolder:
                     f"{self.path} was started with other settings than these.",
                     f"Compare with {config_file}, or choose another --out.",
                 )
+            self._check_fixed_facts()
             for name in ("records.jsonl", "metrics.jsonl"):
                 _cut_torn_line(self.path / name)
             done = {record["id"] for record in read_json_lines(records)} if records.exists() else set()
         _write_atomic(config_file, self._config_text)
         self.write_manifest(status="running")
         return done
+
+    def _check_fixed_facts(self) -> None:
+        before = read_manifest(self.path) if (self.path / "manifest.json").exists() else {}
+        for name in FIXED:
+            if name in before and name in self._manifest and before[name] != self._manifest[name]:
+                raise RunMismatch(
+                    f"{self.path} was started with {name} {before[name]!r}, not {self._manifest[name]!r}.",
+                    "Give the same, or choose another --out.",
+                )
 
     def append(self, record: BaseModel) -> None:
         """Append one record. A record whose id is already there is refused: ids are never written twice."""
@@ -231,7 +243,7 @@ def read_json_lines(file: Path) -> Iterator[dict[str, Any]]:
 
 
 def digest(run: Path | str) -> str:
-    """SHA-256 over a run's records (sorted by id) and metrics, volatile fields dropped."""
+    """SHA-256 over a run's records (sorted by id), metrics, and the runs inside it; volatile fields dropped."""
     folder = Path(run)
     read_manifest(folder)
     hasher = hashlib.sha256()
@@ -243,6 +255,9 @@ def digest(run: Path | str) -> str:
     if metrics.exists():
         for row in read_json_lines(metrics):
             hasher.update(_canonical(_stable(row)))
+    for part in sorted(folder.iterdir()):
+        if (part / "manifest.json").is_file():
+            hasher.update(f"{part.name} {digest(part)}\n".encode())
     return hasher.hexdigest()
 
 
