@@ -323,10 +323,10 @@ def run_of(name: str, figures: dict[str, float]) -> dict[str, Any]:
 
 
 def main(names: Sequence[str]) -> None:
-    file = ROOT / "benchmarks" / "results" / "agent.json"
-    kept = json.loads(file.read_text()) if file.exists() else {}
     figures: dict[str, float] = {}
     runs = {name: run_of(name, figures) for name in names or PARTS}
+    file = ROOT / "benchmarks" / "results" / "agent.json"
+    kept = json.loads(file.read_text()) if file.exists() else {}
     result = {
         "figures": {**kept.get("figures", {}), **{name: round(value, 4) for name, value in figures.items()}},
         "runs": {**kept.get("runs", {}), **runs},

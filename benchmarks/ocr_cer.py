@@ -12,6 +12,7 @@ it is for the reader, and `ocr_cer_untouched` counts the row.
 """
 
 import os
+import sys
 import unicodedata
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -94,6 +95,7 @@ def mended_text(ocr: RapidOcr, image: Image.Image, mends: Kind | None) -> str | 
 def bench_ocr(figures: dict[str, float]) -> None:
     scans = {name: files for name, files in list(SCANS.items())[:NUM_SCANS] if (DATA / files[0]).is_file()}
     if not scans:
+        sys.stderr.write(f"No scans in {DATA}: set OSVL_TEST_DATA.\n")
         return
     ocr = RapidOcr(threads=2)
     errors: dict[str, int] = {}
