@@ -17,7 +17,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal
 
 from pydantic import Field
 
@@ -39,6 +39,7 @@ from opensearch_vl.sft.expert import ScriptedExpert
 from opensearch_vl.sft.synthesis import SynthesisReport, SynthesisSettings, synthesise
 from opensearch_vl.wiki.dump import build_wiki
 from opensearch_vl.wiki.tables import WikiFolder
+from opensearch_vl.wiki.walks import WalkRules
 
 if TYPE_CHECKING:
     from opensearch_vl.protocols import ChatModel
@@ -46,6 +47,18 @@ if TYPE_CHECKING:
 
 Advance = Callable[[int, int], None]
 """Called with (done, total or 0)."""
+
+
+class StatedWalks(WalkRules):
+    """Walks for the rule-based writer, which can word no other links than those that an infobox states."""
+
+    edges: Literal["any", "stated"] = "stated"
+
+
+class RuleWritten(QuestionSettings):
+    """Question building as the quickstart does it, by rules alone."""
+
+    walks: StatedWalks = StatedWalks()
 
 
 class QuickstartSettings(Config):
@@ -65,7 +78,7 @@ class QuickstartSettings(Config):
     num: int | None = Field(200, ge=1)
     seed: int = 0
     noise: float = Field(0.1, ge=0, le=1)
-    questions: QuestionSettings = QuestionSettings()
+    questions: RuleWritten = RuleWritten()
     agent: AgentSettings = AgentSettings()
     synthesis: SynthesisSettings = SynthesisSettings()
 
