@@ -9,6 +9,8 @@ from typing import Any
 import pytest
 from cli_runner import osvl
 
+from opensearch_vl.cli.pipeline import QuickstartSettings
+from opensearch_vl.config import load_config
 from opensearch_vl.runs import digest, read_records
 from opensearch_vl.types import QuestionRecord, RolloutRecord
 
@@ -95,6 +97,14 @@ def test_an_export_without_pictures_gives_ungrounded_questions(
 def test_what_is_there_is_not_overwritten(made: tuple[Path, dict[str, Any]]) -> None:
     refused = osvl("quickstart", "--out", str(made[0]), *SMALL)
     assert refused.returncode == 1 and "--resume" in refused.stderr and refused.stdout == ""
+
+
+@pytest.mark.parametrize("override", [[], ["questions.walks.require_image=false"], ["questions.parallel=2"]])
+def test_walks_keep_to_what_the_rules_can_word(override: list[str]) -> None:
+    assert load_config(QuickstartSettings, None, override).questions.walks.edges == "stated"
+    assert (
+        load_config(QuickstartSettings, None, [*override, "questions.walks.edges=any"]).questions.walks.edges == "any"
+    )
 
 
 @pytest.mark.parametrize(

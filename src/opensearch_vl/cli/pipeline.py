@@ -17,7 +17,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal
 
 from pydantic import Field
 
@@ -39,6 +39,7 @@ from opensearch_vl.sft.expert import ScriptedExpert
 from opensearch_vl.sft.synthesis import SynthesisReport, SynthesisSettings, synthesise
 from opensearch_vl.wiki.dump import build_wiki
 from opensearch_vl.wiki.tables import WikiFolder
+from opensearch_vl.wiki.walks import WalkRules
 
 if TYPE_CHECKING:
     from opensearch_vl.protocols import ChatModel
@@ -48,13 +49,26 @@ Advance = Callable[[int, int], None]
 """Called with (done, total or 0)."""
 
 
-QUESTIONS = QuestionSettings(
-    parallel=2,
-    degrade=DegradeSettings(
-        blur_sigma_px=(1.4, 2.5, 4.0, 6.5), downsample=(2.5, 4.0, 6.0, 10.0), perspective=(0.32, 0.46)
-    ),
-)
-"""Question building in a newcomer's time: two pictures at once, and a coarser search for the damage that fits."""
+class StatedWalks(WalkRules):
+    """Walks for the rule-based writer, which can word no other links than those that an infobox states."""
+
+    edges: Literal["any", "stated"] = "stated"
+
+
+class CoarseDegrade(DegradeSettings):
+    """A coarser search for the damage that fits: reading a picture is what takes the time."""
+
+    blur_sigma_px: tuple[float, ...] = (1.4, 2.5, 4.0, 6.5)
+    downsample: tuple[float, ...] = (2.5, 4.0, 6.0, 10.0)
+    perspective: tuple[float, ...] = (0.32, 0.46)
+
+
+class RuleWritten(QuestionSettings):
+    """Question building as the quickstart does it: by rules alone, and in a newcomer's time."""
+
+    walks: StatedWalks = StatedWalks()
+    degrade: CoarseDegrade = CoarseDegrade()
+    parallel: int = Field(2, ge=1)
 
 
 class QuickstartSettings(Config):
@@ -76,7 +90,7 @@ class QuickstartSettings(Config):
     num_blinded: int = Field(60, ge=0)
     seed: int = 0
     noise: float = Field(0.1, ge=0, le=1)
-    questions: QuestionSettings = QUESTIONS
+    questions: RuleWritten = RuleWritten()
     agent: AgentSettings = AgentSettings()
     synthesis: SynthesisSettings = SynthesisSettings()
 
