@@ -11,7 +11,11 @@ from cli_runner import osvl
 
 from opensearch_vl.cli.pipeline import QuickstartSettings
 from opensearch_vl.config import load_config
+<<<<<<< HEAD
 from opensearch_vl.runs import digest, read_records
+=======
+from opensearch_vl.runs import RunFolder, digest, read_records
+>>>>>>> breaker
 from opensearch_vl.types import QuestionRecord, RolloutRecord
 
 SMALL = ("--pages", "300", "--set", "num=5", "--set", "synthesis.samples=1", "--json")
@@ -131,3 +135,30 @@ def test_a_bad_export_is_one_clear_line(tmp_path: Path, content: bytes | None, s
 def test_wrong_usage_is_refused_before_any_work(tmp_path: Path, wrong: tuple[str, str]) -> None:
     refused = osvl("quickstart", "--out", str(tmp_path / "out"), *wrong)
     assert refused.returncode == 2 and not (tmp_path / "out").exists()
+
+
+def test_a_folder_is_resumed_only_as_it_was_begun(made: tuple[Path, dict[str, Any]], tmp_path: Path) -> None:
+    out = str(made[0])
+    for other in (("--set", "noise=0.5"), ("--seed", "1"), ("--pages", "400")):
+        refused = osvl("quickstart", "--out", out, "--resume", *SMALL, *other)
+        assert refused.returncode == 1 and "other settings" in refused.stderr and refused.stdout == ""
+    dump = tmp_path / "other.xml"
+    dump.write_text("<mediawiki></mediawiki>")
+    refused = osvl("quickstart", "--out", out, "--resume", *SMALL, "--dump", str(dump), "--images", str(tmp_path))
+    assert refused.returncode == 1 and "not other.xml" in refused.stderr
+    assert digest(made[0])
+
+
+def test_one_process_at_a_time(made: tuple[Path, dict[str, Any]]) -> None:
+    settings = load_config(QuickstartSettings, None, [f"pages={SMALL[1]}", SMALL[3], SMALL[5]])
+    with RunFolder(made[0], settings, resume=True):
+        refused = osvl("quickstart", "--out", str(made[0]), "--resume", *SMALL)
+    assert refused.returncode == 1 and "Another process" in refused.stderr
+
+
+def test_a_damaged_export_is_used_as_far_as_it_goes_and_said(made: tuple[Path, dict[str, Any]], tmp_path: Path) -> None:
+    whole = bz2.decompress((made[0] / "export" / "dump.xml.bz2").read_bytes())
+    (tmp_path / "half.xml").write_bytes(whole[: len(whole) // 3])
+    settings = ("--set", "num=1", "--set", "synthesis.samples=1")
+    done = osvl("quickstart", "--dump", str(tmp_path / "half.xml"), "--out", str(tmp_path / "out"), *settings)
+    assert done.returncode == 3 and "breaks off" in done.stderr

@@ -166,7 +166,7 @@ def run_ask(
     ending = answer.trajectory.termination
     if ending is Termination.CANCELLED:
         return EXIT_INTERRUPTED
-    if ending is Termination.ERROR and not as_json:
+    if ending is Termination.ERROR:
         fail(answer.trajectory.error)
     return EXIT_DONE if answer.text is not None else EXIT_FAILED
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import json
 import os
 import sys
@@ -82,10 +83,11 @@ def run_guarded(app: typer.Typer) -> None:
         raise SystemExit(EXIT_FAILED) from None
     except OSError as error:
         where = f" ({error.filename})" if error.filename else ""
-        fail(f"{error.strerror or error}{where}.")
+        full = error.errno in (errno.ENOSPC, errno.EDQUOT, errno.EROFS)
+        fail(f"{error.strerror or error}{where}.", "Free some space or choose another --out." if full else "")
     except SystemExit as leaving:
         if leaving.code == EXIT_INTERRUPTED:
-            sys.stderr.write("\nosvl: stopped. What was written is kept; add --resume to go on.\n")
+            sys.stderr.write("\nosvl: stopped. Where a command takes --resume, that goes on from here.\n")
         raise
     except Exception as error:  # the outermost boundary: a bug of ours must still end in one clear line
         if os.environ.get("OSVL_DEBUG"):

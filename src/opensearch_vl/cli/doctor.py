@@ -165,7 +165,7 @@ def _server(base_url: str | None) -> Iterator[Check]:
     if not url:
         yield Check("model server", "optional", "none named", "Give --base-url or put OSVL_BASE_URL=… into .env.")
         return
-    headers = {"Authorization": f"Bearer {env('OPENAI_API_KEY') or env('OSVL_API_KEY') or 'none'}"}
+    headers = {"Authorization": f"Bearer {env('OSVL_API_KEY') or env('OPENAI_API_KEY') or 'none'}"}
     started = time.perf_counter()
     try:
         answer = httpx2.get(f"{url.rstrip('/')}/models", headers=headers, timeout=_REACH_TIMEOUT_S)
@@ -174,7 +174,12 @@ def _server(base_url: str | None) -> Iterator[Check]:
         yield Check("model server", "broken", redact(f"{url}: {type(error).__name__}: {error}"), fix)
         return
     if answer.status_code in (401, 403):
-        yield Check("model server", "broken", f"{redact(url)}: key refused", "Set OPENAI_API_KEY in .env.")
+        yield Check(
+            "model server",
+            "broken",
+            f"{redact(url)}: key refused",
+            "Put the right OSVL_API_KEY or OPENAI_API_KEY into .env.",
+        )
     elif answer.is_success:
         seconds = time.perf_counter() - started
         yield Check("model server", "ok", redact(f"{url}: {_served(answer)} ({seconds:.2f} s)"))

@@ -25,6 +25,7 @@ from opensearch_vl.agent.environment import Environment
 from opensearch_vl.agent.settings import AgentSettings
 from opensearch_vl.cli.wiring import World, local_world, toolbox
 from opensearch_vl.config import Config
+from opensearch_vl.errors import RunMismatch
 from opensearch_vl.images import ImageStore
 from opensearch_vl.questions.audit import audit_solvers
 from opensearch_vl.questions.build import BuildReport, QuestionTools, build_questions
@@ -110,14 +111,14 @@ class Results:
     def as_dict(self) -> dict[str, Any]:
         """The figures, as `--json` prints them."""
         return {
-            "wiki": {key: self.wiki.meta[key] for key in ("name", "lang", "counts", "skipped")},
+            "wiki": {key: self.wiki.meta[key] for key in ("name", "lang", "counts", "skipped", "damage")},
             **self.build.as_dict(),
             "expert": rate(self.synthesis.accuracy),
             "expert_blinded": rate(self.blinded),
             "trajectories": self.synthesis.counts(),
             "solvers": {cell.solver: rate(accuracy(cell.verdicts)) for cell in self.solvers},
             "counterfactuals": _table(self.variants),
-            "seconds": {part: round(seconds, 2) for part, seconds in self.seconds.items()},
+            "seconds_by_part": {part: round(seconds, 1) for part, seconds in self.seconds.items()},
         }
 
 
@@ -169,7 +170,12 @@ class Pipeline:
 
     def _wiki(self, dump: Path | None, images: Path | None) -> WikiFolder:
         if self.resume and (self.out / "wiki").exists():
-            return WikiFolder(self.out / "wiki")
+            wiki = WikiFolder(self.out / "wiki")
+            if dump is not None and dump.name != wiki.meta["source"]:
+                raise RunMismatch(
+                    f"{self.out} was made from {wiki.meta['source']}, not {dump.name}.", "Choose another --out."
+                )
+            return wiki
         if dump is None:
             from opensearch_vl.wiki.miniature import write_miniature
 

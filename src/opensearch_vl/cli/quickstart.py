@@ -52,6 +52,7 @@ def register(app: typer.Typer) -> None:
         from opensearch_vl.cli.quickstart_report import write_report
         from opensearch_vl.config import load_config
         from opensearch_vl.errors import DataError, RunExists, UsageError
+        from opensearch_vl.runs import RunFolder
 
         overrides = list(settings or [])
         overrides += [f"pages={pages}"] if pages is not None else []
@@ -69,18 +70,18 @@ def register(app: typer.Typer) -> None:
 
         chosen = load_config(QuickstartSettings, config, overrides)
         started = time.perf_counter()
-        with progress() as bars:
+        with RunFolder(out, chosen, resume=resume), progress() as bars:
             results = Pipeline(out, chosen, resume=resume, show=lambda title: _bar(bars, title)).run(dump, images)
         report = write_report(out, results, chosen, time.perf_counter() - started)
         summary = {
             **results.as_dict(),
             "seconds": round(time.perf_counter() - started, 1),
-            "seconds_by_part": {part: round(value, 1) for part, value in results.seconds.items()},
             "report": str(report),
         }
         write_summary(out, summary)
         emit(summary, as_json, lambda: _print(summary))
-        raise typer.Exit(EXIT_DONE if summary["questions"] else EXIT_PARTIAL)
+        whole = summary["questions"] and not summary["wiki"]["damage"]
+        raise typer.Exit(EXIT_DONE if whole else EXIT_PARTIAL)
 
 
 @contextmanager
@@ -113,10 +114,15 @@ def _print(summary: dict[str, Any]) -> None:
     screen.print()
     screen.print(table)
     screen.print(f"\n{summary['questions']} questions in {summary['seconds']:.0f} s. Report: {summary['report']}")
+<<<<<<< HEAD
     if summary["ungrounded"]:
         screen.print(ungrounded_note(summary["ungrounded"], summary["questions"]))
+=======
+    if summary["wiki"]["damage"]:
+        screen.print(f"The export is damaged: {summary['wiki']['damage']}", markup=False)
+>>>>>>> breaker
     if not summary["questions"]:
-        screen.print("No question was made; what limited it:")
+        screen.print("No question was made; what limited it (see also: osvl wiki stats):")
         for stage in summary["stages"]:
             for reason, count in stage["reasons"].items():
                 screen.print(f"  {stage['stage']}: {reason}: {count}")
