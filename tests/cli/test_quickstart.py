@@ -11,11 +11,7 @@ from cli_runner import osvl
 
 from opensearch_vl.cli.pipeline import QuickstartSettings
 from opensearch_vl.config import load_config
-<<<<<<< HEAD
-from opensearch_vl.runs import digest, read_records
-=======
 from opensearch_vl.runs import RunFolder, digest, read_records
->>>>>>> breaker
 from opensearch_vl.types import QuestionRecord, RolloutRecord
 
 SMALL = ("--pages", "300", "--set", "num=5", "--set", "synthesis.samples=1", "--json")

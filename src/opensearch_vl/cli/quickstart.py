@@ -114,13 +114,10 @@ def _print(summary: dict[str, Any]) -> None:
     screen.print()
     screen.print(table)
     screen.print(f"\n{summary['questions']} questions in {summary['seconds']:.0f} s. Report: {summary['report']}")
-<<<<<<< HEAD
     if summary["ungrounded"]:
         screen.print(ungrounded_note(summary["ungrounded"], summary["questions"]))
-=======
     if summary["wiki"]["damage"]:
         screen.print(f"The export is damaged: {summary['wiki']['damage']}", markup=False)
->>>>>>> breaker
     if not summary["questions"]:
         screen.print("No question was made; what limited it (see also: osvl wiki stats):")
         for stage in summary["stages"]:
