@@ -38,7 +38,7 @@ test-all: $(STAMP) lint types  ## the slow tests as well
 quickstart: $(VENV)/.base  ## the whole recipe on the miniature encyclopedia
 	$(BIN)/osvl quickstart --out runs/quickstart
 
-bench-agent: $(STAMP)  ## rollout engine, dialect and scrubber; SIZE=small for under a minute
+bench-agent: $(STAMP)  ## rollout engine, dialect, scrubber, image search, OCR; SIZE=small
 	$(BIN)/python benchmarks/bench_agent.py
 
 bench-questions: $(STAMP)  ## yield, shortcuts, kills and speed of question building; SIZE=small

@@ -1,7 +1,7 @@
 """Measures the agent loop: rollout engine, memory over many rollouts, a fuzz run, image search and reading of scans.
 
-    python benchmarks/bench_agent.py            # full: FULL_TIME on two cores
-    SIZE=small python benchmarks/bench_agent.py # SMALL_TIME
+    python benchmarks/bench_agent.py            # full; `recall` alone takes some 40 minutes of one processor's time
+    SIZE=small python benchmarks/bench_agent.py # `recall` and `ocr` take about one minute each
     python benchmarks/bench_agent.py recall ocr # only these parts: rollouts, http, memory, fuzz, pages, recall, ocr
 
 Figures go to `benchmarks/results/agent.json` by name; figures of other parts that are already there are kept, and
