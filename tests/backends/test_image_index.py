@@ -13,6 +13,7 @@ from backends.pictures import DISTORTIONS, encoded, facade
 from PIL import Image, ImageFilter
 
 from opensearch_vl.backends import features, geometry, vocabulary
+from opensearch_vl.backends.corpus import INDEX_VERSION
 from opensearch_vl.backends.image_index import LocalImageIndex, Showing, picture_folder
 from opensearch_vl.errors import BadInput, DataError, ImageError, StorageFull
 
@@ -145,7 +146,9 @@ def test_refuses_folders_that_are_no_index(tmp_path: Path, index: LocalImageInde
         LocalImageIndex(tmp_path)
     broken = tmp_path / "broken"
     broken.mkdir()
-    (broken / "index.json").write_text(json.dumps({"schema_version": 1, "kind": "image", "generation": 1, "seed": 0}))
+    (broken / "index.json").write_text(
+        json.dumps({"schema_version": INDEX_VERSION, "kind": "image", "generation": 1, "seed": 0})
+    )
     with pytest.raises(DataError, match="damaged"):
         LocalImageIndex(broken).search_now(encoded(facade(0)), 1)
 

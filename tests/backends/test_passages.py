@@ -9,6 +9,7 @@ from backends.fake_wiki import FakePage, FakeWiki
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from opensearch_vl.backends.corpus import INDEX_VERSION
 from opensearch_vl.backends.passages import LocalSearch
 from opensearch_vl.backends.sentences import heading, num_words, passages, sentences, terms
 from opensearch_vl.errors import DataError
@@ -153,6 +154,14 @@ def test_refuses_folders_that_are_no_index(tmp_path: Path) -> None:
     with pytest.raises(DataError, match="not a passage index"):
         LocalSearch.build(FakeWiki(PAGES, tmp_path), tmp_path / "other")
     assert (tmp_path / "other" / "thesis.tex").exists()
+
+
+def test_an_index_of_another_version_is_refused_with_the_fix(tmp_path: Path) -> None:
+    built = LocalSearch.build(FakeWiki([FakePage("A", "Text.")], tmp_path), tmp_path / "index")
+    manifest = built.path / "index.json"
+    manifest.write_text(manifest.read_text().replace(f'"schema_version": {INDEX_VERSION}', '"schema_version": 1'))
+    with pytest.raises(DataError, match=r"version 1; this package reads 2.*Delete the folder"):
+        LocalSearch(built.path)
 
 
 def test_a_damaged_index_is_a_data_error(tmp_path: Path) -> None:

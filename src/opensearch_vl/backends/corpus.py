@@ -20,6 +20,8 @@ from opensearch_vl.images import ImageStore
 from opensearch_vl.types import ImageRef
 
 MANIFEST = "index.json"
+INDEX_VERSION = 2
+"""Raised whenever the fields of an index change: an old index must be refused, not misread."""
 _WRITE_ERRORS = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EROFS, errno.EACCES, errno.EPERM})
 Progress = Callable[[int, int], None]
 """Called with (done, total) now and then during a build."""
@@ -136,7 +138,9 @@ def write_failure(out: Path, error: OSError) -> OsvlError:
 def write_manifest(folder: Path, kind: str, facts: Mapping[str, Any]) -> None:
     """Write `index.json`, atomically."""
     scratch = folder / f".{MANIFEST}.{os.getpid()}"
-    scratch.write_text(json.dumps({"schema_version": 1, "kind": kind, **facts}, indent=2) + "\n", encoding="utf-8")
+    scratch.write_text(
+        json.dumps({"schema_version": INDEX_VERSION, "kind": kind, **facts}, indent=2) + "\n", encoding="utf-8"
+    )
     scratch.replace(folder / MANIFEST)
 
 
@@ -155,6 +159,9 @@ def read_manifest(folder: Path, kind: str) -> dict[str, Any]:
         raise DataError(f"{folder / MANIFEST} cannot be read: {error}.", fix) from error
     if not isinstance(facts, dict) or facts.get("kind") != kind:
         raise DataError(f"{folder} is not a {kind} index.", fix)
-    if facts.get("schema_version") != 1:
-        raise DataError(f"{folder} was written by another version ({facts.get('schema_version')!r}).", fix)
+    if facts.get("schema_version") != INDEX_VERSION:
+        raise DataError(
+            f"{folder} is an index of version {facts.get('schema_version')!r}; this package reads {INDEX_VERSION}.",
+            "Delete the folder; it is built again when it is needed.",
+        )
     return facts
