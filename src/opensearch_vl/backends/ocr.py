@@ -31,6 +31,7 @@ MODELS = {
     "Cls": "ch_ppocr_mobile_v2.0_cls_mobile.onnx",
 }
 """Files in the wheel of rapidocr 3.10: detection, recognition, line orientation."""
+LEAST_SIDE_PX = 736
 MAX_SIDE_PX = 2000
 MAX_ASPECT = 6.0
 PROBE_SIDE_PX = 960
@@ -49,11 +50,21 @@ class RapidOcr:
         workers: Pictures read at the same time; each worker holds the models once (about 150 MB).
         threads: Threads one worker's inference may use.
         min_confidence: Lines below are dropped.
+        least_side_px: Pictures whose shorter side is below this are enlarged to it before lettering is looked for.
+            RapidOCR's own 736 finds the smallest print; 512 takes half the time where no picture is smaller than that.
     """
 
     name = "rapidocr"
 
-    def __init__(self, *, workers: int = 1, threads: int | None = None, min_confidence: float = 0.5) -> None:
+    def __init__(
+        self,
+        *,
+        workers: int = 1,
+        threads: int | None = None,
+        min_confidence: float = 0.5,
+        least_side_px: int = LEAST_SIDE_PX,
+    ) -> None:
+        self._least_side_px = least_side_px
         self._threads = max(1, threads if threads is not None else min(4, os.cpu_count() or 1))
         self._min_confidence = min_confidence
         self._local = threading.local()
@@ -136,11 +147,11 @@ class RapidOcr:
     def _engine(self) -> Any:
         engine = getattr(self._local, "engine", None)
         if engine is None:
-            engine = self._local.engine = _load(self._threads)
+            engine = self._local.engine = _load(self._threads, self._least_side_px)
         return engine
 
 
-def _load(threads: int) -> Any:
+def _load(threads: int, least_side_px: int) -> Any:
     import rapidocr
 
     folder = Path(rapidocr.__file__).parent / "models"
@@ -156,6 +167,8 @@ def _load(threads: int) -> Any:
             **params,
             "Global.log_level": "error",
             "Global.max_side_len": MAX_SIDE_PX,
+            "Det.limit_type": "min",
+            "Det.limit_side_len": least_side_px,
             "EngineConfig.onnxruntime.intra_op_num_threads": threads,
             "EngineConfig.onnxruntime.inter_op_num_threads": 1,
         }
@@ -165,7 +178,7 @@ def _load(threads: int) -> Any:
 
 
 def _padded(pixels: Pixels) -> Pixels:
-    """Widen a sliver to the right or below: the detector scales the short side to 736 pixels, whatever the long one."""
+    """Widen a sliver to the right or below: the detector enlarges a short side, whatever the long one."""
     import cv2
 
     height, width = pixels.shape[:2]

@@ -17,6 +17,9 @@ if TYPE_CHECKING:
 _OCR_WORKERS = min(4, os.cpu_count() or 1)
 """One picture per core beats several threads on one picture: most of a picture's time has no parallel part."""
 
+_WIKI_LEAST_SIDE_PX = 512
+"""Pictures of seeds have at least 512 pixels (paper, section 3.1), so none has to be enlarged to be read."""
+
 
 @dataclass(frozen=True, slots=True)
 class World:
@@ -78,7 +81,7 @@ def local_world(wiki_dir: Path, index_dir: Path | None = None) -> World:
         search=LocalSearch(index / "passages"),
         image_index=LocalImageIndex(index / "pictures"),
         reader=WikiPageReader(wiki),
-        ocr=RapidOcr(workers=_OCR_WORKERS, threads=1),
+        ocr=RapidOcr(workers=_OCR_WORKERS, threads=1, least_side_px=_WIKI_LEAST_SIDE_PX),
         upscaler=LanczosUpscaler(),
         summariser=ExtractiveSummariser(),
         index_dir=index,
