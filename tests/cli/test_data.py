@@ -10,7 +10,7 @@ from typer.testing import CliRunner
 
 from opensearch_vl.cli.data import register
 from opensearch_vl.config import Config
-from opensearch_vl.errors import DataError, RunExists
+from opensearch_vl.errors import DataError, ModelError, ModelKeyRefused, RunExists
 from opensearch_vl.images import ImageStore
 from opensearch_vl.runs import RunFolder
 from opensearch_vl.types import QuestionRecord
@@ -49,9 +49,28 @@ def test_from_questions_to_a_page_and_an_export(app: typer.Typer, tmp_path: Path
     assert isinstance(again.exception, RunExists)
     exported = invoke(app, ["data", "export", str(run), "--out", str(tmp_path / "out"), "--json"])
     assert json.loads(exported.stdout)["exported"] == 4
-    shown = invoke(app, ["data", "view", str(run), "--out", str(tmp_path / "page.html"), "--limit", "3", "--json"])
+    shown = invoke(
+        app, ["data", "view", str(run), "--out", str(tmp_path / "new" / "page.html"), "--limit", "3", "--json"]
+    )
     assert shown.exit_code == 0
-    assert "1 more are not shown" in (tmp_path / "page.html").read_text(encoding="utf-8")
+    assert "1 more are not shown" in (tmp_path / "new" / "page.html").read_text(encoding="utf-8")
+
+
+def test_when_every_rollout_fails_the_reason_is_said(
+    app: typer.Typer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    class Down:
+        name = "down"
+
+        async def complete(self, *_: object, **__: object) -> None:
+            raise ModelKeyRefused("The server refused the key (HTTP 401).")
+
+    monkeypatch.setattr("opensearch_vl.cli.ask.chat_model", lambda *_: Down())
+    questions = make_questions(tmp_path / "questions")
+    arguments = ["data", "synthesise", str(questions), "--out", str(tmp_path / "run"), "--set", "expert.model=m"]
+    done = CliRunner().invoke(app, arguments)
+    assert isinstance(done.exception, ModelError) and "refused the key" in done.exception.message
+    assert done.stdout == ""
 
 
 def test_noise_is_a_setting_and_rejections_are_counted(app: typer.Typer, tmp_path: Path) -> None:

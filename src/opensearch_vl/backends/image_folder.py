@@ -142,8 +142,10 @@ def append(path: Path, pictures: Iterable[tuple[bytes, Showing]]) -> int:
                     "INSERT INTO pictures VALUES (?, ?, ?, ?, ?)",
                     (number, sha256, found.width_px, found.height_px, len(found)),
                 )
-                found.descriptors.tofile(descriptors)
-                found.points.tofile(points)
+                descriptors.write(
+                    found.descriptors.tobytes()
+                )  # not tofile: its errors do not say that the disk is full
+                points.write(found.points.tobytes())
                 num_features += len(found)
             db.executemany(
                 "INSERT OR IGNORE INTO shown VALUES (?, ?, ?, ?, ?, ?)",

@@ -86,7 +86,10 @@ def register(app: typer.Typer, tools_for: ToolsFor) -> None:
         """Ask a question about a picture; the agent investigates with tools and answers with its sources."""
         from opensearch_vl.agent.settings import AgentSettings
         from opensearch_vl.config import load_config
+        from opensearch_vl.errors import UsageError
 
+        if not question.strip():
+            raise UsageError("The question is empty.")
         overrides = list(settings or [])
         chosen = layout_of(mode, layout)
         if chosen is not None:

@@ -54,14 +54,17 @@ def register(app: typer.Typer, tools_for: ToolsFor) -> None:
     ) -> None:
         """Roll every question out several times with an expert, and keep what stands review."""
         from opensearch_vl.config import load_config
+        from opensearch_vl.errors import ModelError
         from opensearch_vl.sft.trajectory_config import TrajectoryConfig
 
         chosen = load_config(TrajectoryConfig, config, settings or ())
         report = run_synthesis(
             questions, out, chosen, lambda store: tools_for(wiki, index, web, store), resume=resume, quiet=as_json
         )
+        if report.failed and not report.done:
+            raise ModelError(f"All {sum(report.failed.values())} rollouts failed: {report.failed.most_common(1)[0][0]}")
         accuracy = report.accuracy
-        facts: dict[str, Any] = {"run": str(out), **report.counts()}
+        facts: dict[str, Any] = {"run": str(out), **report.counts(), "failures": dict(report.failed)}
         facts["accuracy"] = {
             "rate": accuracy.rate if accuracy.scored else None,
             "low": accuracy.low,
@@ -104,6 +107,7 @@ def register(app: typer.Typer, tools_for: ToolsFor) -> None:
         page = render_trajectories(
             records, ImageStore(run / "images"), title=f"Trajectories of {run.name}", max_records=limit
         )
+        out.parent.mkdir(parents=True, exist_ok=True)
         out.write_text(page, encoding="utf-8")
         emit({"page": str(out), "bytes": len(page.encode())}, as_json)
 
