@@ -22,6 +22,7 @@ from opensearch_vl.cli.common import (
     JsonOption,
     SeedOption,
     SetOption,
+    ToolsFor,
     console,
     emit,
     fail,
@@ -37,9 +38,6 @@ if TYPE_CHECKING:
     from opensearch_vl.protocols import ChatModel
     from opensearch_vl.tools.toolbox import Toolbox
     from opensearch_vl.types import Step
-
-ToolsFor = Callable[[Path | None, Path | None, bool, "ImageStore"], "Toolbox"]
-"""What gives the tools for a wiki folder, its indexes, whether the web may be searched, and the store of pictures."""
 
 _SHOWN_CHARS = 1_200
 

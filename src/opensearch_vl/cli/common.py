@@ -18,6 +18,9 @@ if TYPE_CHECKING:
     from rich.console import Console
     from rich.progress import Progress
 
+    from opensearch_vl.images import ImageStore
+    from opensearch_vl.tools.toolbox import Toolbox
+
 EXIT_DONE, EXIT_FAILED, EXIT_USAGE, EXIT_PARTIAL, EXIT_INTERRUPTED = 0, 1, 2, 3, 130
 
 OutOption = Annotated[Path, typer.Option("--out", help="Folder to write; must not exist unless --resume.")]
@@ -25,6 +28,9 @@ ConfigOption = Annotated[Path | None, typer.Option("--config", help="YAML file w
 SetOption = Annotated[list[str] | None, typer.Option("--set", help="Override one setting, as a.b=value; repeatable.")]
 ResumeOption = Annotated[bool, typer.Option("--resume", help="Continue the run in --out.")]
 JsonOption = Annotated[bool, typer.Option("--json", help="Print one JSON object on stdout and nothing else there.")]
+ToolsFor = Callable[[Path | None, Path | None, bool, "ImageStore"], "Toolbox"]
+"""What gives the tools for a wiki folder, its indexes, whether the web may be searched, and the store of pictures."""
+
 SeedOption = Annotated[int, typer.Option("--seed", help="Seed; the same seed gives the same result.")]
 
 

@@ -17,6 +17,7 @@ from opensearch_vl.cli.common import (
     OutOption,
     ResumeOption,
     SetOption,
+    ToolsFor,
     emit,
     progress,
 )
@@ -28,9 +29,6 @@ if TYPE_CHECKING:
     from opensearch_vl.sft.synthesis import ExpertFor, SynthesisReport
     from opensearch_vl.sft.trajectory_config import ExpertSettings, JudgeSettings, TrajectoryConfig
     from opensearch_vl.tools.toolbox import Toolbox
-
-ToolsFor = Callable[[Path | None, Path | None, bool, "ImageStore"], "Toolbox"]
-"""What gives the tools for a wiki folder, its indexes, whether the web may be searched, and the store of pictures."""
 
 RunArgument = Annotated[Path, typer.Argument(metavar="RUN", help="Run folder of `osvl data synthesise`.")]
 

@@ -7,7 +7,7 @@ On several GPUs, put the command behind accelerate:
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal
@@ -22,18 +22,14 @@ from opensearch_vl.cli.common import (
     OutOption,
     ResumeOption,
     SetOption,
+    ToolsFor,
     emit,
 )
 
 if TYPE_CHECKING:
     from pydantic import BaseModel
 
-    from opensearch_vl.images import ImageStore
     from opensearch_vl.runs import RunFolder
-    from opensearch_vl.tools.toolbox import Toolbox
-
-ToolsFor = Callable[[Path | None, Path | None, bool, "ImageStore"], "Toolbox"]
-"""What gives the tools for a wiki folder, its indexes, whether the web may be searched, and the store of pictures."""
 
 
 def register(app: typer.Typer, tools_for: ToolsFor) -> None:
