@@ -33,7 +33,7 @@ test: $(STAMP) lint types  ## lint, types and the default test suite
 	$(BIN)/python -m pytest
 
 quickstart: $(VENV)/.base  ## the whole recipe on the miniature encyclopedia
-	$(BIN)/osvl quickstart --out runs/quickstart
+	$(BIN)/osvl quickstart --out runs/quickstart --resume
 
 clean:  ## remove the virtual environment and caches
 	rm -rf $(VENV) .mypy_cache .ruff_cache .pytest_cache
