@@ -36,7 +36,7 @@ test-all: $(STAMP) lint types  ## the slow tests as well
 	$(BIN)/python -m pytest
 
 quickstart: $(VENV)/.base  ## the whole recipe on the miniature encyclopedia
-	$(BIN)/osvl quickstart --out runs/quickstart
+	$(BIN)/osvl quickstart --out runs/quickstart --resume
 
 bench-agent: $(STAMP)  ## rollout engine, dialect, scrubber, image search, OCR; SIZE=small
 	$(BIN)/python benchmarks/bench_agent.py
