@@ -39,7 +39,7 @@ __all__ = ["LocalImageIndex", "Showing", "confident", "picture_folder", "score"]
 NUM_CANDIDATES = 24
 """Pictures whose geometry is checked; above this many look-alikes some go unseen."""
 SNIPPET_CHARS = 600
-CACHED_QUERIES = 256
+CACHED_QUERIES = 4096
 PATIENCE = 8
 """Candidates in a row that geometry does not confirm, after one that it did, before the rest are left unchecked."""
 MIN_SHARE = 0.06

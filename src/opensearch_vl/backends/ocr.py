@@ -38,7 +38,7 @@ PROBE_SIDE_PX = 960
 """Size at which the four orientations of a page are tried."""
 SURE_CONFIDENCE = 0.93
 """Mean confidence from which an upright reading needs no further trial."""
-CACHED_PAGES = 128
+CACHED_PAGES = 4096
 
 Pixels = NDArray[np.uint8]
 

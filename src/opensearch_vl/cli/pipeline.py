@@ -59,9 +59,9 @@ class StatedWalks(WalkRules):
 class CoarseDegrade(DegradeSettings):
     """A coarser search for the damage that fits: reading a picture is what takes the time."""
 
-    blur_sigma_px: tuple[float, ...] = (1.4, 2.5, 4.0, 6.5)
-    downsample: tuple[float, ...] = (2.5, 4.0, 6.0, 10.0)
-    perspective: tuple[float, ...] = (0.32, 0.46)
+    blur_sigma_px: tuple[float, ...] = (1.6, 2.5, 4.0)
+    downsample: tuple[float, ...] = (4.0, 6.0, 9.0)
+    perspective: tuple[float, ...] = (0.4,)
 
 
 class RuleWritten(QuestionSettings):
