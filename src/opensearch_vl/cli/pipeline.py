@@ -59,9 +59,9 @@ class StatedWalks(WalkRules):
 class CoarseDegrade(DegradeSettings):
     """A coarser search for the damage that fits: reading a picture is what takes the time."""
 
-    blur_sigma_px: tuple[float, ...] = (1.6, 2.5, 4.0)
-    downsample: tuple[float, ...] = (4.0, 6.0, 9.0)
-    perspective: tuple[float, ...] = (0.4,)
+    blur_sigma_px: tuple[float, ...] = (1.4, 2.5, 4.0, 6.5)
+    downsample: tuple[float, ...] = (2.5, 4.0, 6.0, 10.0)
+    perspective: tuple[float, ...] = (0.32, 0.46)
 
 
 class RuleWritten(QuestionSettings):
@@ -69,7 +69,7 @@ class RuleWritten(QuestionSettings):
 
     walks: StatedWalks = StatedWalks()
     degrade: CoarseDegrade = CoarseDegrade()
-    parallel: int = Field(2, ge=1)
+    parallel: int = Field(4, ge=1)
 
 
 class QuickstartSettings(Config):
@@ -87,7 +87,7 @@ class QuickstartSettings(Config):
     """
 
     pages: int = Field(2000, ge=100)
-    num: int | None = Field(160, ge=1)
+    num: int | None = Field(150, ge=1)
     num_blinded: int = Field(60, ge=0)
     seed: int = 0
     noise: float = Field(0.1, ge=0, le=1)

@@ -7,13 +7,14 @@ page's picture and asks of "the person in the picture", so one image search shou
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Literal
 
 from opensearch_vl.protocols import Judge, Solver
 from opensearch_vl.questions.phrases import Form, anchor_phrase, question
-from opensearch_vl.questions.screen import attempt_task
+from opensearch_vl.questions.screen import Attempt, attempt_task
 from opensearch_vl.seeds import derive
 from opensearch_vl.types import PictureSource, Task, Verdict
 from opensearch_vl.wiki.tables import WikiFolder
@@ -66,6 +67,10 @@ def _form(task: Task) -> Form:
             return "plain"
 
 
+PARALLEL = 8
+"""Attempts under way at the same time."""
+
+
 @dataclass(frozen=True, slots=True)
 class Cell:
     """One solver on one variant: a verdict per task, None where unscored."""
@@ -88,11 +93,17 @@ class Cell:
 async def solve_all(
     tasks: Iterable[Task], solvers: Sequence[Solver], judge: Judge, *, seed: int, variant: str = "full"
 ) -> tuple[Cell, ...]:
-    """Let every solver try every task once."""
+    """Let every solver try every task once, a few at the same time."""
     tasks = list(tasks)
     cells = []
+    gate = asyncio.Semaphore(PARALLEL)
+
+    async def attempt(task: Task, solver: Solver) -> Attempt:
+        async with gate:
+            return await attempt_task(task, solver, judge, number=0, seed=seed)
+
     for solver in solvers:
-        attempts = [await attempt_task(task, solver, judge, number=0, seed=seed) for task in tasks]
+        attempts = await asyncio.gather(*(attempt(task, solver) for task in tasks))
         cells.append(Cell(variant, solver.name, tuple(attempt.verdict for attempt in attempts)))
     return tuple(cells)
 

@@ -152,13 +152,20 @@ def _apply(question: str, phrase: str, name: str, value: str) -> str:
     spoken = phrase.replace("{X}", name)
     if spoken in question:
         return question.replace(spoken, display_name(value), 1)
-    rest = re.escape(spoken.removeprefix("the "))
-    narrowed = re.compile(rf"the [\w ]+? (?:whose|born|made|who|in|built) [^?]*? and (?:who|that) is an? {rest}")
+    rest = spoken.removeprefix("the ")
+    if rest not in question:  # a pattern costs a compilation, and most relations are not spoken
+        return question
+    narrowed = re.compile(
+        rf"the [\w ]+? (?:whose|born|made|who|in|built) [^?]*? and (?:who|that) is an? {re.escape(rest)}"
+    )
     return narrowed.sub(lambda _: display_name(value), question, count=1)
 
 
 def _apply_inverse(question: str, phrase: str, name: str, value: str) -> str:
-    pattern = re.escape(phrase.replace("{X}", name)).replace("\x00", r"[\w ]+?")
+    spoken = phrase.replace("{X}", name)
+    if not all(part in question for part in spoken.split("\x00")):
+        return question
+    pattern = re.escape(spoken).replace("\x00", r"[\w ]+?")
     return re.sub(pattern, lambda _: display_name(value), question, count=1)
 
 
