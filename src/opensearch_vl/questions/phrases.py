@@ -136,6 +136,7 @@ def narrowed(phrase: str, direction: Direction, clauses: Sequence[str], noun: st
     return f"the {noun} {' and '.join((*clauses, last))}"
 
 
+@cache
 def questions_for(key: str, form: Form) -> tuple[str, ...]:
     """All wordings that ask for a key, with the slot ``{X}``, best first."""
     words = table()
