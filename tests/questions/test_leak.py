@@ -57,6 +57,10 @@ def test_says_what_and_how() -> None:
     assert [(leak.name, leak.how) for leak in found] == [("Stefan Irvald", "surname"), ("Zoo of Orla", "name")]
 
 
+def test_a_name_that_folds_into_two_tokens_is_found_in_the_plural() -> None:
+    assert leaks("the house of Qx0Ŀ0s stands", ["Qx0Ŀ0"])
+
+
 @given(
     st.text(st.characters(categories=["Lu", "Ll", "Nd"]), min_size=3, max_size=12),
     st.sampled_from(["", "'s", "s", ",", "?"]),

@@ -61,7 +61,7 @@ def _stem(word: str) -> str:
     bare = word.rstrip("s")
     if len(bare) > 3 and bare.endswith("e") and bare[-2] in "sxzh":
         bare = bare[:-1].rstrip("s")
-    return bare if len(bare) > 1 else word
+    return bare or word
 
 
 def _ordinary(tokens: Sequence[str]) -> bool:
