@@ -73,7 +73,7 @@ def _data(results: Results, settings: QuickstartSettings, seconds: float) -> Rep
         counterfactuals=_counterfactuals(results.variants),
         costs=tuple(CostRow(part=part, seconds=value) for part, value in results.seconds.items()),
         settings={"seed": str(settings.seed), "noise of the expert": str(settings.noise)},
-        notes=_notes(results),
+        notes=_notes(results, settings),
     )
 
 
@@ -93,8 +93,18 @@ def _counterfactuals(cells: tuple[Cell, ...]) -> tuple[Counterfactual, ...]:
     )
 
 
-def _notes(results: Results) -> tuple[str, ...]:
+def _notes(results: Results, settings: QuickstartSettings) -> tuple[str, ...]:
     notes = []
+    build = results.build
+    wanted = round(settings.questions.degrade.fraction * len(build.tasks))
+    if degraded := build.degraded.total():
+        by_kind = ", ".join(f"{kind} {count}" for kind, count in sorted(build.degraded.items()))
+        notes.append(f"{degraded} pictures were damaged so that one tool repairs them ({by_kind}).")
+    if degraded < wanted:
+        notes.append(
+            f"The enhancement subset is short: {degraded} of {wanted} wanted. Only pictures told by lettering qualify "
+            f"({build.identified_by['lettering']} here), and only if damage hides it and the tool brings it back."
+        )
     if results.build.num_ungrounded:
         notes.append(ungrounded_note(results.build.num_ungrounded, len(results.build.tasks)))
     if results.build.num_unscored:
