@@ -19,10 +19,13 @@ from opensearch_vl.cli.common import (
     EXIT_FAILED,
     EXIT_INTERRUPTED,
     ConfigOption,
+    IndexOption,
     JsonOption,
     SeedOption,
     SetOption,
     ToolsFor,
+    WebOption,
+    WikiOption,
     console,
     emit,
     fail,
@@ -59,9 +62,9 @@ def register(app: typer.Typer, tools_for: ToolsFor) -> None:
                 help="Name of the model, or a checkpoint folder to run here; default: OSVL_MODEL, or the server's only."
             ),
         ] = None,
-        wiki: Annotated[Path | None, typer.Option(help="Wiki folder to search.")] = None,
-        index: Annotated[Path | None, typer.Option(help="Folder with the indexes of the wiki.")] = None,
-        web: Annotated[bool, typer.Option("--web", help="Search the web.")] = False,
+        wiki: WikiOption = None,
+        index: IndexOption = None,
+        web: WebOption = False,
         mode: Annotated[
             str | None, typer.Option(help="How tools are called: tags (in the text) or native (by the server).")
         ] = None,

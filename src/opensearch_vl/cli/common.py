@@ -31,6 +31,11 @@ JsonOption = Annotated[bool, typer.Option("--json", help="Print one JSON object 
 ToolsFor = Callable[[Path | None, Path | None, bool, "ImageStore"], "Toolbox"]
 """What gives the tools for a wiki folder, its indexes, whether the web may be searched, and the store of pictures."""
 
+WikiOption = Annotated[Path | None, typer.Option("--wiki", help="Wiki folder that the tools search.")]
+IndexOption = Annotated[
+    Path | None, typer.Option("--index", help="Folder of the wiki's indexes; made where missing [WIKI/index].")
+]
+WebOption = Annotated[bool, typer.Option("--web", help="Search the web.")]
 SeedOption = Annotated[int, typer.Option("--seed", help="Seed; the same seed gives the same result.")]
 
 

@@ -23,16 +23,15 @@ from pydantic import Field
 
 from opensearch_vl.agent.environment import Environment
 from opensearch_vl.agent.settings import AgentSettings
-from opensearch_vl.cli.wiring import World, local_world, toolbox
+from opensearch_vl.cli.wiring import World, local_world, question_tools, toolbox
 from opensearch_vl.config import Config
 from opensearch_vl.errors import RunMismatch
 from opensearch_vl.images import ImageStore
 from opensearch_vl.questions.audit import audit_solvers
-from opensearch_vl.questions.build import BuildReport, QuestionTools, build_questions
+from opensearch_vl.questions.build import BuildReport, build_questions
 from opensearch_vl.questions.counterfactual import Cell, counterfactuals, solve_all
 from opensearch_vl.questions.facts import Facts
 from opensearch_vl.questions.settings import DegradeSettings, QuestionSettings
-from opensearch_vl.questions.solvers import GuessCommonValue, OneImageSearch, common_values
 from opensearch_vl.runs import RunFolder
 from opensearch_vl.scoring.judges import ExactJudge
 from opensearch_vl.scoring.metrics import Accuracy, accuracy
@@ -187,16 +186,7 @@ class Pipeline:
 
     def _questions(self, world: World) -> BuildReport:
         settings, wiki = self.settings.questions, world.wiki
-        tools = QuestionTools(
-            judge=self._judge,
-            filters=(
-                GuessCommonValue(common_values(Facts(wiki))),
-                OneImageSearch(world.image_index, self._store(wiki)),
-            ),
-            image_index=world.image_index,
-            ocr=world.ocr,
-            upscaler=world.upscaler,
-        )
+        tools = question_tools(world, self._store(wiki), Facts(wiki))
         manifest = {"wiki": wiki.meta["name"], "seed": self.settings.seed, "num": self.settings.num}
         with (
             self._part("Building questions") as advance,

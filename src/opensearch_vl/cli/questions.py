@@ -12,6 +12,7 @@ import typer
 from opensearch_vl.cli.common import (
     EXIT_PARTIAL,
     ConfigOption,
+    IndexOption,
     JsonOption,
     OutOption,
     ResumeOption,
@@ -33,9 +34,6 @@ if TYPE_CHECKING:
 app = typer.Typer(no_args_is_help=True, help="Questions: build them from a wiki folder, audit anybody's.")
 
 WikiArgument = Annotated[Path, typer.Argument(metavar="WIKI", help="A wiki folder (osvl wiki build).")]
-IndexOption = Annotated[
-    Path | None, typer.Option("--index", help="Folder of the local search indexes; made where missing [WIKI/index].")
-]
 
 
 @app.command()
@@ -67,29 +65,21 @@ def build(
     """Turn walks into questions: compose, fuzz, ground, filter, degrade; every rejection has its reason."""
     if budget is not None and price is None:
         raise UsageError("--budget needs to know what tokens cost.", "Add --price, e.g. --price 0.4,1.6.")
-    from opensearch_vl.cli.wiring import local_world
+    from opensearch_vl.cli.wiring import local_world, question_tools
     from opensearch_vl.config import load_config
     from opensearch_vl.images import ImageStore
-    from opensearch_vl.questions.build import QuestionTools, build_questions
+    from opensearch_vl.questions.build import build_questions
     from opensearch_vl.questions.facts import Facts
     from opensearch_vl.questions.settings import QuestionSettings
-    from opensearch_vl.questions.solvers import GuessCommonValue, OneImageSearch, common_values
     from opensearch_vl.runs import RunFolder
-    from opensearch_vl.scoring.judges import ExactJudge
 
     settings = load_config(QuestionSettings, config, overrides or ())
     with progress() as bars:
         world = local_world(wiki, index)
-        folder, pictures = world.wiki, world.image_index
+        folder = world.wiki
         facts, store = Facts(folder), ImageStore(out / "images", fallbacks=(folder.images,))
-        tools = QuestionTools(
-            writer=_writer(model, base_url, price, budget, facts, out) if model else None,
-            judge=ExactJudge(),
-            filters=(GuessCommonValue(common_values(facts)), OneImageSearch(pictures, store)),
-            image_index=pictures,
-            ocr=world.ocr if ocr else None,
-            upscaler=world.upscaler,
-        )
+        writer = _writer(model, base_url, price, budget, facts, out) if model else None
+        tools = question_tools(world, store, facts, writer=writer, ocr=ocr)
         bar = bars.add_task("Questions", total=num)
         manifest = {"wiki": folder.meta["name"], "seed": seed, "num": num}
         with RunFolder(out, settings, manifest, resume=resume) as run:

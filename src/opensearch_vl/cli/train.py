@@ -18,11 +18,14 @@ from opensearch_vl.cli.common import (
     EXIT_DONE,
     EXIT_PARTIAL,
     ConfigOption,
+    IndexOption,
     JsonOption,
     OutOption,
     ResumeOption,
     SetOption,
     ToolsFor,
+    WebOption,
+    WikiOption,
     emit,
 )
 
@@ -84,9 +87,9 @@ def register(app: typer.Typer, tools_for: ToolsFor) -> None:
     def rl(
         questions: Annotated[Path, typer.Argument(metavar="QUESTIONS", help="Run folder of `osvl questions build`.")],
         out: OutOption,
-        wiki: Annotated[Path | None, typer.Option(help="Wiki folder that the tools search.")] = None,
-        index: Annotated[Path | None, typer.Option(help="Folder with the indexes of the wiki.")] = None,
-        web: Annotated[bool, typer.Option("--web", help="Search the web.")] = False,
+        wiki: WikiOption = None,
+        index: IndexOption = None,
+        web: WebOption = False,
         config: ConfigOption = None,
         settings: SetOption = None,
         resume: ResumeOption = False,

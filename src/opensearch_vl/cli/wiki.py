@@ -10,13 +10,9 @@ from typing import Annotated, Any
 
 import typer
 
-app = typer.Typer(no_args_is_help=True, help="Encyclopedias: from a MediaWiki dump to tables, a link graph and walks.")
+from opensearch_vl.cli.common import ConfigOption, JsonOption, SetOption
 
-JsonFlag = Annotated[bool, typer.Option("--json", help="Print one JSON object on stdout and nothing else there.")]
-Settings = Annotated[
-    list[str] | None, typer.Option("--set", metavar="KEY=VALUE", help="Override one rule; repeatable.")
-]
-ConfigFile = Annotated[Path | None, typer.Option("--config", metavar="FILE", help="YAML file with rules of the walk.")]
+app = typer.Typer(no_args_is_help=True, help="Encyclopedias: from a MediaWiki dump to tables, a link graph and walks.")
 
 
 @app.command()
@@ -25,7 +21,7 @@ def mini(
     pages: Annotated[int, typer.Option(min=100, help="Number of pages.")] = 2000,
     seed: Annotated[int, typer.Option(help="Same seed, same bytes.")] = 0,
     compress: Annotated[bool, typer.Option(help="Write .xml.bz2 rather than .xml.")] = True,
-    as_json: JsonFlag = False,
+    as_json: JsonOption = False,
 ) -> None:
     """Write the miniature encyclopedia: fictional pages and pictures as a MediaWiki export."""
     from opensearch_vl.wiki.miniature import write_miniature
@@ -41,7 +37,7 @@ def build(
     out: Annotated[Path, typer.Option(help="Wiki folder to make; must not exist yet.")],
     images: Annotated[Path | None, typer.Option(help="Folder of picture files, named as the pages name them.")] = None,
     workers: Annotated[int, typer.Option(min=0, help="Processes that parse; 0 chooses by the dump's size.")] = 0,
-    as_json: JsonFlag = False,
+    as_json: JsonOption = False,
 ) -> None:
     """Read a MediaWiki export into a wiki folder."""
     from opensearch_vl.wiki.dump import build_wiki
@@ -58,9 +54,9 @@ def build(
 @app.command()
 def stats(
     wiki: Annotated[Path, typer.Argument(metavar="WIKI", help="A wiki folder.")],
-    config: ConfigFile = None,
-    overrides: Settings = None,
-    as_json: JsonFlag = False,
+    config: ConfigOption = None,
+    overrides: SetOption = None,
+    as_json: JsonOption = False,
 ) -> None:
     """Show what a wiki folder holds, the thresholds of walks on it, and the seeds they may start at."""
     from opensearch_vl.config import load_config
@@ -78,10 +74,10 @@ def walks(
     out: Annotated[Path, typer.Option(help="Run folder for the walks.")],
     seed: Annotated[int, typer.Option(help="Same seed, same walks.")] = 0,
     num: Annotated[int | None, typer.Option(min=1, help="Walks wanted; all that there are by default.")] = None,
-    config: ConfigFile = None,
-    overrides: Settings = None,
+    config: ConfigOption = None,
+    overrides: SetOption = None,
     resume: Annotated[bool, typer.Option("--resume", help="Continue a run that was cut off.")] = False,
-    as_json: JsonFlag = False,
+    as_json: JsonOption = False,
 ) -> None:
     """Sample constrained random walks; every rejection is counted by reason."""
     from opensearch_vl.config import load_config

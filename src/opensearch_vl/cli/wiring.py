@@ -10,6 +10,9 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from opensearch_vl.images import ImageStore
     from opensearch_vl.protocols import ImageIndex, OcrEngine, PageReader, SearchEngine, Summariser, Tool, Upscaler
+    from opensearch_vl.questions.build import QuestionTools
+    from opensearch_vl.questions.facts import Facts
+    from opensearch_vl.questions.writer import LlmWriter
     from opensearch_vl.tools.toolbox import Toolbox
     from opensearch_vl.wiki.tables import WikiFolder
 
@@ -102,6 +105,32 @@ def toolbox(world: World, store: ImageStore, *, visit: bool = False) -> Toolbox:
         reader=world.reader if visit else None,
     )
     return Toolbox(tools, store)
+
+
+def question_tools(
+    world: World, store: ImageStore, facts: Facts, *, writer: LlmWriter | None = None, ocr: bool = True
+) -> QuestionTools:
+    """What question building uses of a local world; the filter tries no tool, then one image search (paper, 3.6).
+
+    Args:
+        world: The wiki and its engines.
+        store: Pictures of the questions, degraded ones included, with the wiki's own behind them.
+        facts: The wiki's infobox table.
+        writer: A language model that words the questions; None leaves it to the rules.
+        ocr: Whether lettering is read at all.
+    """
+    from opensearch_vl.questions.build import QuestionTools
+    from opensearch_vl.questions.solvers import GuessCommonValue, OneImageSearch, common_values
+    from opensearch_vl.scoring.judges import ExactJudge
+
+    return QuestionTools(
+        writer=writer,
+        judge=ExactJudge(),
+        filters=(GuessCommonValue(common_values(facts)), OneImageSearch(world.image_index, store)),
+        image_index=world.image_index,
+        ocr=world.ocr if ocr else None,
+        upscaler=world.upscaler,
+    )
 
 
 def ask_tools(wiki_dir: Path | None, index_dir: Path | None, web: bool, store: ImageStore) -> Toolbox:
