@@ -108,7 +108,7 @@ def register(app: typer.Typer, tools_for: ToolsFor) -> None:
             [image, *(more or [])],
             question,
             serve,
-            lambda store: tools_for(wiki, index, web, store),
+            lambda store: tools_for(wiki, index, web, store, agent_settings.sizes.brief),
             agent_settings,
             seed=seed,
             as_json=as_json,

@@ -28,7 +28,7 @@ ConfigOption = Annotated[Path | None, typer.Option("--config", help="YAML file w
 SetOption = Annotated[list[str] | None, typer.Option("--set", help="Override one setting, as a.b=value; repeatable.")]
 ResumeOption = Annotated[bool, typer.Option("--resume", help="Continue the run in --out.")]
 JsonOption = Annotated[bool, typer.Option("--json", help="Print one JSON object on stdout and nothing else there.")]
-ToolsFor = Callable[[Path | None, Path | None, bool, "ImageStore"], "Toolbox"]
+ToolsFor = Callable[[Path | None, Path | None, bool, "ImageStore", bool], "Toolbox"]
 """What gives the tools for a wiki folder, its indexes, whether the web may be searched, and the store of pictures."""
 
 WikiOption = Annotated[Path | None, typer.Option("--wiki", help="Wiki folder that the tools search.")]

@@ -60,7 +60,12 @@ def register(app: typer.Typer, tools_for: ToolsFor) -> None:
 
         chosen = load_config(TrajectoryConfig, config, settings or ())
         report = run_synthesis(
-            questions, out, chosen, lambda store: tools_for(wiki, index, web, store), resume=resume, quiet=as_json
+            questions,
+            out,
+            chosen,
+            lambda store: tools_for(wiki, index, web, store, chosen.agent.sizes.brief),
+            resume=resume,
+            quiet=as_json,
         )
         if report.failed and not report.done:
             raise ModelError(f"All {sum(report.failed.values())} rollouts failed: {report.failed.most_common(1)[0][0]}")

@@ -224,7 +224,7 @@ class Pipeline:
             RunFolder(self.out / name, settings, manifest, resume=self.resume) as run,
         ):
             store = ImageStore(run.images.root, fallbacks=(ImageStore(self.out / "questions" / "images"),))
-            env = Environment(toolbox(world, store), agent, store)
+            env = Environment(toolbox(world, store, brief=agent.sizes.brief), agent, store)
             run.write_manifest(prompt_hash=env.prompt_hash, tools=list(env.tools))
             total = len(tasks) * settings.samples
             return asyncio.run(

@@ -91,9 +91,9 @@ def local_world(wiki_dir: Path, index_dir: Path | None = None) -> World:
     )
 
 
-def toolbox(world: World, store: ImageStore, *, visit: bool = False) -> Toolbox:
-    """The seven tools of the paper on a local world (`visit` adds the page reader)."""
-    from opensearch_vl.tools.standard import standard_tools
+def toolbox(world: World, store: ImageStore, *, visit: bool = False, brief: bool = False) -> Toolbox:
+    """The seven tools of the paper on a local world (`visit` adds the page reader; `brief` is for small contexts)."""
+    from opensearch_vl.tools.standard import ToolSettings, standard_tools
     from opensearch_vl.tools.toolbox import Toolbox
 
     tools = standard_tools(
@@ -103,6 +103,7 @@ def toolbox(world: World, store: ImageStore, *, visit: bool = False) -> Toolbox:
         upscaler=world.upscaler,
         summariser=world.summariser,
         reader=world.reader if visit else None,
+        settings=ToolSettings(brief=brief),
     )
     return Toolbox(tools, store)
 
@@ -133,8 +134,17 @@ def question_tools(
     )
 
 
-def ask_tools(wiki_dir: Path | None, index_dir: Path | None, web: bool, store: ImageStore) -> Toolbox:
+def ask_tools(
+    wiki_dir: Path | None, index_dir: Path | None, web: bool, store: ImageStore, brief: bool = False
+) -> Toolbox:
     """Tools for `osvl ask`: image tools and OCR always; search over a wiki or the web where one is named.
+
+    Args:
+        wiki_dir: Wiki folder, if one is searched.
+        index_dir: Its indexes.
+        web: Whether the web is searched.
+        store: Pictures of the conversations.
+        brief: For models with little room: results of a wiki in short, and no `visit`.
 
     Raises:
         UsageError: If both or a half of a wiki are named.
@@ -147,7 +157,7 @@ def ask_tools(wiki_dir: Path | None, index_dir: Path | None, web: bool, store: I
     if web:
         return _web_toolbox(store)
     if wiki_dir is not None:
-        return toolbox(local_world(wiki_dir, index_dir), store, visit=True)
+        return toolbox(local_world(wiki_dir, index_dir), store, visit=True, brief=brief)
     if index_dir is not None:
         raise UsageError("--index goes with --wiki.")
     return _picture_toolbox(store)

@@ -23,6 +23,7 @@ from opensearch_vl.runs import RunFolder
 from opensearch_vl.sft.collate import Collator
 from opensearch_vl.sft.examples import Examples
 from opensearch_vl.sft.order import EpochOrder
+from opensearch_vl.sft.patches import multiply_patches
 from opensearch_vl.sft.settings import SftSettings
 
 _log = logging.getLogger(__name__)
@@ -90,6 +91,7 @@ def train_sft(
     arguments = sft_arguments(settings, out)
     dtype = torch.bfloat16 if settings.precision == "bf16" else torch.float32
     model = AutoModelForImageTextToText.from_pretrained(settings.model, dtype=dtype, trust_remote_code=False)
+    multiply_patches(model)
     if settings.freeze_vision:
         model.model.visual.requires_grad_(False)
     lengths = [len(transcript) for transcript in examples.transcripts]
