@@ -14,7 +14,7 @@ from opensearch_vl.images import ImageStore
 from opensearch_vl.prompts import prompt_hash
 from opensearch_vl.protocols import ToolSchema
 from opensearch_vl.runs import read_manifest, read_records
-from opensearch_vl.sft.sharegpt import read_sharegpt
+from opensearch_vl.sft.sharegpt import read_sharegpt, unescape
 from opensearch_vl.types import RolloutRecord
 
 
@@ -72,7 +72,7 @@ def open_sharegpt(file: Path, pictures: Path) -> Source:
         text = file.read_text(encoding="utf-8")
         rows = [json.loads(line) for line in text.splitlines() if line.strip()] if file.suffix == ".jsonl" else None
         rows = rows if rows is not None else json.loads(text)
-        told = {(row.get("system") or "", row.get("tools") or "[]") for row in rows}
+        told = {(unescape(row.get("system") or ""), row.get("tools") or "[]") for row in rows}
         system, tools = told.pop()
         functions = [item.get("function", item) for item in json.loads(tools)]
         schemas = [ToolSchema(f["name"], f.get("description", ""), f.get("parameters", {})) for f in functions]
