@@ -62,7 +62,7 @@ def export_parquet(
 
     Raises:
         UsageError: If a split's name is not one that `datasets` takes, or the runs differ in kind.
-        DataError: If a folder is no run.
+        DataError: If a folder is no run, or a split would have no row.
         RunExists: If `out` exists.
         StorageFull: If the disk is full.
     """
@@ -114,6 +114,11 @@ def _write_split(
             facts.add(record, attribution)
             if progress is not None:
                 progress()
+    if not facts.num_rows:
+        raise DataError(
+            f"Nothing of {run} can be written to the split {split}: {dict(facts.left_out) or 'it has no records'}.",
+            "`datasets` opens no split without rows.",
+        )
     facts.files = writer.names
     return facts
 

@@ -228,7 +228,10 @@ def picture_beside(path: Any, store: ImageStore, base: Path) -> ImageRef:
     """
     if not isinstance(path, str):
         raise ImageError(f"A picture should be given by its path, not by a {type(path).__name__}.")
-    full = (base / path).resolve()
+    try:
+        full = (base / path).resolve()
+    except (OSError, ValueError) as error:  # too long, a loop of links, a null character
+        raise ImageError(f"{path[:120]!r} is no path.") from error
     if not full.is_relative_to(base.resolve()):
         raise ImageError(f"The picture {path!r} lies outside the folder of the file.")
     return ingest(full, store)
