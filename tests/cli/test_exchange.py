@@ -12,6 +12,7 @@ from opensearch_vl.cli.exchange import register
 from opensearch_vl.errors import DataError, RecordError, RunExists, UsageError
 from opensearch_vl.runs import digest, read_manifest, read_records
 from opensearch_vl.sft.export import NAME, RL_FILE
+from opensearch_vl.sft.source import layout_of
 from opensearch_vl.types import QuestionRecord, RolloutRecord
 
 
@@ -52,7 +53,7 @@ def test_imported_trajectories_say_what_the_policy_was_told(osvl: Osvl, tmp_path
     osvl("import", tmp_path / "out", "--out", tmp_path / "back")
     before, after = read_manifest(run), read_manifest(tmp_path / "back")
     assert after["agent"] == before["agent"]
-    assert after["config"]["agent"] == before["config"]["agent"]
+    assert layout_of(tmp_path / "back").hash == before["agent"]["prompt_hash"]
     osvl("export", run, "--out", tmp_path / "a")
     osvl("export", tmp_path / "back", "--out", tmp_path / "b")
     assert (tmp_path / "a" / f"{NAME}.json").read_bytes() == (tmp_path / "b" / f"{NAME}.json").read_bytes()
@@ -184,3 +185,16 @@ def test_files_without_a_row_say_so(osvl: Osvl, tmp_path: Path, content: str) ->
         (tmp_path / name).write_text(content + "\n", encoding="utf-8")
         with pytest.raises((DataError, RecordError), match=r"x\.json"):
             osvl("import", tmp_path / name, "--out", tmp_path / f"{name}-run")
+
+
+def test_what_cannot_be_trained_on_is_said_to_be(osvl: Osvl, tmp_path: Path) -> None:
+    run, _ = example_run(tmp_path / "run")
+    osvl("export", run, "--out", tmp_path / "a")
+    osvl("import", tmp_path / "a" / f"{NAME}.json", "--out", tmp_path / "back")
+    with pytest.raises(DataError, match="does not say what the policy was told"):
+        layout_of(tmp_path / "back")
+    manifest = read_manifest(run)
+    del manifest["agent"]["settings"]
+    (run / "manifest.json").write_text(json.dumps(manifest | {"config": {}}), encoding="utf-8")
+    with pytest.raises(DataError, match="does not hold the agent's settings"):
+        layout_of(run)

@@ -125,9 +125,10 @@ def _write_split(
 
 def _about(manifest: Mapping[str, Any]) -> dict[str, Any]:
     """What reading back needs of a manifest beside the records."""
-    config = manifest.get("config")
-    agent = config.get("agent") if isinstance(config, dict) else None
-    return {"told": manifest.get("agent"), "agent": agent, "origin": manifest.get("origin")}
+    config, told = manifest.get("config"), manifest.get("agent")
+    if isinstance(told, dict) and isinstance(config, dict):
+        told = {"settings": config.get("agent"), **told}
+    return {"agent": told, "origin": manifest.get("origin")}
 
 
 def _left_out(record: QuestionRecord | RolloutRecord, everything: bool) -> str:

@@ -37,13 +37,11 @@ class ImportConfig(Config):
         source: What was read.
         form: How it was read.
         name: Name of the corpus, for rows that do not say theirs.
-        agent: Settings of the agent that the trajectories were rolled out with, where they are known.
     """
 
     source: str
     form: Form
     name: str
-    agent: dict[str, Any] | None = None
 
 
 @dataclass(slots=True)
@@ -116,8 +114,8 @@ def import_run(
     """
     form = form_of(source)
     about = read_about(source) if form == "parquet" else _told(source) if form == "sharegpt" else {}
-    config = ImportConfig(source=str(source), form=form, name=name or source.stem, agent=about.get("agent"))
-    manifest = {key: about[told] for key, told in (("agent", "told"), ("origin", "origin")) if about.get(told)}
+    config = ImportConfig(source=str(source), form=form, name=name or source.stem)
+    manifest = {key: about[key] for key in ("agent", "origin") if about.get(key)}
     report = ImportReport(form)
     with RunFolder(out, config, manifest, resume=resume) as run:
         seen = set[str]()
@@ -195,4 +193,4 @@ def _told(source: Path) -> dict[str, Any]:
         ]
     except (ValueError, RecursionError, AttributeError, KeyError, TypeError) as error:
         raise RecordError(f"{source}, row 0: tools is not a JSON list of functions: {error!r}.") from error
-    return {"told": {"system": unescape(row.get("system") or ""), "tools": tools}}
+    return {"agent": {"system": unescape(row.get("system") or ""), "tools": tools}}

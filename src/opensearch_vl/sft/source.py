@@ -102,7 +102,10 @@ def layout_of(run: Path) -> Layout:
     told = manifest.get("agent")
     if not isinstance(told, dict) or "prompt_hash" not in told:
         raise DataError(f"{run} is not a run of trajectories: its manifest does not say what the policy was told.")
-    settings = AgentSettings.model_validate(manifest["config"]["agent"])
+    stated = told.get("settings") or manifest["config"].get("agent")  # runs of earlier versions have them there only
+    if not isinstance(stated, dict):
+        raise DataError(f"{run} cannot be trained on: its manifest does not hold the agent's settings.")
+    settings = AgentSettings.model_validate(stated)
     schemas = [ToolSchema(tool["name"], tool["description"], tool["parameters"]) for tool in told["tools"]]
     layout = build_layout(settings, schemas)
     if layout.hash != told["prompt_hash"]:
