@@ -127,6 +127,7 @@ def test_a_split_gives_runs_that_share_nothing(osvl: Osvl, tmp_path: Path) -> No
         assert (code, facts["exported"]) == (0, num)
         assert "| set rl | 3 |" in (tmp_path / f"{name}-out" / "README.md").read_text(encoding="utf-8")
     assert len(seen) == 2 * len(records)
+    assert told["named_in_several_sets"] == 0
     assert osvl("split", run, "--rl", 3, "--test", 2, "--out", tmp_path / "again")[1]["sets"] == told["sets"]
     assert [digest(tmp_path / "again" / name) for name in told["sets"]] == [
         digest(tmp_path / "split" / name) for name in told["sets"]

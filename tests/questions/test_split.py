@@ -203,7 +203,7 @@ def test_what_counts_as_shared(one: Task, other: Task) -> None:
     assert len(split.dropped) == 1
 
 
-def test_a_page_that_only_a_descriptor_names_counts() -> None:
+def test_a_page_that_only_a_description_names_counts_on_request() -> None:
     known = Provenance(
         path=("Hall", "Ana"),
         hops=(PathHop(source="Hall", target="Ana", relation="architect", direction="forward"),),
@@ -219,7 +219,22 @@ def test_a_page_that_only_a_descriptor_names_counts() -> None:
         ),
     )
     task = Task(id="q", question="?", gold=Gold(answer="7"), provenance=known)
-    assert entities(task) == {"entity:hall", "entity:ana", "entity:varetto academy"}
+    assert entities(task) == {"entity:hall", "entity:ana"}
+    assert entities(task, named=True) == {"entity:hall", "entity:ana", "entity:varetto academy"}
+    other = Task(
+        id="r",
+        question="?",
+        gold=Gold(answer="8"),
+        provenance=known.model_copy(
+            update={
+                "path": ("Pier", "Óla"),
+                "hops": (),
+                "descriptors": (known.descriptors[0].model_copy(update={"entity": "Óla"}),),
+            }
+        ),
+    )
+    assert split_by_entity([task, other], {"rl": 1}, rest="sft", seed=0).dropped == ()
+    assert len(split_by_entity([task, other], {"rl": 1}, rest="sft", seed=0, named=True).dropped) == 1
 
 
 def test_a_question_with_nothing_to_share_is_still_dealt_out() -> None:

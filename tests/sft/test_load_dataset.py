@@ -9,6 +9,7 @@ from rolled_out import example_run, question_run
 
 from opensearch_vl.images import ImageStore
 from opensearch_vl.sft.dataset import export_parquet
+from opensearch_vl.sft.parquet import read_parquet
 
 datasets: Any = pytest.importorskip("datasets")
 
@@ -51,3 +52,12 @@ def test_trajectories_load_from_their_files(tmp_path: Path) -> None:
     assert rows[0]["correct"] is True
     streamed = datasets.load_dataset("parquet", data_files=files, split="train", streaming=True)
     assert next(iter(streamed))["images"][0].size == (64, 48)
+
+
+def test_what_datasets_writes_again_is_still_ours(tmp_path: Path) -> None:
+    run, records = example_run(tmp_path / "run")
+    export_parquet({"train": run}, tmp_path / "out", name="Sample")
+    rows = datasets.load_dataset(str(tmp_path / "out"), split="train", cache_dir=str(tmp_path / "cache"))
+    rows.select([2, 0]).to_parquet(str(tmp_path / "again.parquet"))
+    back = list(read_parquet(tmp_path / "again.parquet", ImageStore(tmp_path / "back")))
+    assert back == [records[2], records[0]]

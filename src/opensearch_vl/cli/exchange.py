@@ -76,16 +76,19 @@ def register(data: typer.Typer) -> None:
         out: OutOption,
         rl: Annotated[int, typer.Option(min=0, help="Questions for reinforcement learning.")] = 0,
         test: Annotated[int, typer.Option(min=0, help="Questions held out from both.")] = 0,
+        strict: Annotated[
+            bool, typer.Option(help="Keep apart as well what only a description names: occupations, countries.")
+        ] = False,
         seed: SeedOption = 0,
         as_json: JsonOption = False,
     ) -> None:
-        """Split questions into OUT/sft, OUT/rl and OUT/test so that no entity occurs in two of them."""
+        """Split questions into OUT/sft, OUT/rl and OUT/test so that no page of a path, and no picture, is in two."""
         from opensearch_vl.questions.parts import write_split
 
         sizes = {name: num for name, num in (("test", test), ("rl", rl)) if num}
         if not sizes:
             raise UsageError("There is nothing to split off.", "Give --rl, --test or both.")
-        report = write_split(questions, out, sizes, rest="sft", seed=seed)
+        report = write_split(questions, out, sizes, rest="sft", seed=seed, named=strict)
         emit({"out": str(out), **report}, as_json)
         raise typer.Exit(EXIT_DONE if report["sets"]["sft"] else EXIT_PARTIAL)
 

@@ -32,7 +32,7 @@ from opensearch_vl.questions.build import BuildReport, build_questions
 from opensearch_vl.questions.counterfactual import Cell, counterfactuals, solve_all
 from opensearch_vl.questions.facts import Facts
 from opensearch_vl.questions.settings import DegradeSettings, QuestionSettings
-from opensearch_vl.runs import RunFolder, origin_of
+from opensearch_vl.runs import RunFolder
 from opensearch_vl.scoring.judges import ExactJudge
 from opensearch_vl.scoring.metrics import Accuracy, accuracy
 from opensearch_vl.sft.expert import ScriptedExpert
@@ -219,7 +219,6 @@ class Pipeline:
             return ScriptedExpert(task, noise=self.settings.noise, seed=sample, brief=agent.profile == "miniature")
 
         manifest = {"expert": ScriptedExpert.name, "noise": self.settings.noise, "tasks": len(tasks)}
-        manifest["origin"] = origin_of(self.out / "questions")
         with (
             self._part(title) as advance,
             RunFolder(self.out / name, settings, manifest, resume=self.resume) as run,

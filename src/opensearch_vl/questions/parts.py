@@ -10,6 +10,7 @@ OUT/manifest.json       sizes, what was dropped, the entities that most of it hu
 from __future__ import annotations
 
 import json
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -17,7 +18,7 @@ from typing import Any
 from opensearch_vl.config import Config
 from opensearch_vl.errors import DataError
 from opensearch_vl.images import ImageStore
-from opensearch_vl.questions.split import Split, split_by_entity
+from opensearch_vl.questions.split import Split, entities, split_by_entity
 from opensearch_vl.runs import RunFolder, origin_of, read_records
 from opensearch_vl.types import QuestionRecord
 from opensearch_vl.wiki.writing import new_folder
@@ -31,15 +32,19 @@ class SplitConfig(Config):
         sizes: Exact size by name of the set.
         rest: Name of the set that takes what remains.
         seed: Same seed, same sets.
+        named: Whether pages that only a description names are kept apart as well.
     """
 
     questions: str
     sizes: dict[str, int]
     rest: str
     seed: int
+    named: bool = False
 
 
-def write_split(questions: Path, out: Path, sizes: Mapping[str, int], *, rest: str, seed: int) -> dict[str, Any]:
+def write_split(
+    questions: Path, out: Path, sizes: Mapping[str, int], *, rest: str, seed: int, named: bool = False
+) -> dict[str, Any]:
     """Split the finished questions of a run by entity and write every set; nothing of `out` exists until all does.
 
     Args:
@@ -48,9 +53,11 @@ def write_split(questions: Path, out: Path, sizes: Mapping[str, int], *, rest: s
         sizes: Exact size by name of the set.
         rest: Name of the remaining set.
         seed: Same seed, same sets.
+        named: Whether pages that only a description names are kept apart as well.
 
     Returns:
-        The report: sizes, shares by hop count and domain, what was dropped and on which entities it hung.
+        The report: sizes, shares by hop count, domain and corpus, what was dropped and on which entities it hung, and
+        how many pages descriptions of several sets name.
 
     Raises:
         DataError: If there are too few questions, or a picture is missing.
@@ -60,8 +67,8 @@ def write_split(questions: Path, out: Path, sizes: Mapping[str, int], *, rest: s
     if not records:
         raise DataError(f"{questions} holds no finished question.", "Build some with: osvl questions build")
     tasks = [record.task for record in records if record.task is not None]
-    split = split_by_entity(tasks, sizes, rest=rest, seed=seed)
-    config = SplitConfig(questions=str(questions), sizes=dict(sizes), rest=rest, seed=seed)
+    split = split_by_entity(tasks, sizes, rest=rest, seed=seed, named=named)
+    config = SplitConfig(questions=str(questions), sizes=dict(sizes), rest=rest, seed=seed, named=named)
     summary = {"sets": {name: len(members) for name, members in split.sets.items()}, "dropped": split.reasons()}
     origin, store = origin_of(questions), ImageStore(questions / "images")
     with new_folder(out) as folder:
@@ -100,7 +107,12 @@ def _report(split: Split, records: Sequence[QuestionRecord]) -> dict[str, Any]:
             for kind, value in values:
                 counts = shares[kind][name]
                 counts[value] = counts.get(value, 0) + 1
+    owners: Counter[str] = Counter()
+    for members in split.sets.values():
+        tasks = (records[member].task for member in members)
+        owners.update(set().union(*(entities(task, named=True) for task in tasks if task is not None)))
     return {
+        "named_in_several_sets": sum(num > 1 for num in owners.values()),
         "largest_component": split.largest,
         "bridges": [{"entity": entity, "dropped": num} for entity, num in split.bridges()],
         **{kind: {name: dict(sorted(c.items())) for name, c in sets.items()} for kind, sets in shares.items()},

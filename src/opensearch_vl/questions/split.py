@@ -78,16 +78,23 @@ MAX_LOSS = 0.1
 """Share of the questions that may be dropped for sets that are alike in how their questions hang together."""
 
 
-def entities(task: Task) -> frozenset[str]:
+def entities(task: Task, *, named: bool = False) -> frozenset[str]:
     """What a question must not share with one of another set.
 
-    All pages of its path and of its descriptors, and its pictures, by content and by file (a degraded picture has other
-    content than the original). A question of another corpus has no path: there its answers stand for it.
+    All pages of its path, and its pictures, by content and by file (a degraded picture has other content than the
+    original). A question of another corpus has no path: there its answers stand for it.
+
+    Args:
+        task: The question.
+        named: Add the pages that only a description names, such as an occupation or a country. They are words of the
+            question rather than stops on the way to its answer, and hubs: apart as well, three times as many questions
+            are dropped (docs/log.md).
     """
     known = task.provenance
     titles = {*known.path, *(hop.source for hop in known.hops), *(hop.target for hop in known.hops)}
     titles |= {descriptor.entity for descriptor in known.descriptors}
-    titles |= {p.value for descriptor in known.descriptors for p in descriptor.predicates if p.kind == "rel"}
+    if named:
+        titles |= {p.value for descriptor in known.descriptors for p in descriptor.predicates if p.kind == "rel"}
     if not known.path:
         titles |= {task.gold.answer, *task.gold.aliases}
     found = {f"entity:{normalise_answer(title) or title.strip()}" for title in titles if title.strip()}
@@ -97,7 +104,9 @@ def entities(task: Task) -> frozenset[str]:
     return frozenset(found or {f"question:{task.id}"})
 
 
-def split_by_entity(tasks: Sequence[Task], sizes: Mapping[str, int], *, rest: str, seed: int) -> Split:
+def split_by_entity(
+    tasks: Sequence[Task], sizes: Mapping[str, int], *, rest: str, seed: int, named: bool = False
+) -> Split:
     """Carve sets of given sizes out of the tasks, one after another; what stays intact is the set `rest`.
 
     Args:
@@ -105,6 +114,7 @@ def split_by_entity(tasks: Sequence[Task], sizes: Mapping[str, int], *, rest: st
         sizes: Exact size by name of the set.
         rest: Name of the remaining set.
         seed: Same seed, same sets.
+        named: As in `entities`.
 
     Raises:
         DataError: If there are fewer tasks than the sizes ask for, or a set cannot be filled because its questions were
@@ -112,7 +122,7 @@ def split_by_entity(tasks: Sequence[Task], sizes: Mapping[str, int], *, rest: st
     """
     if sum(sizes.values()) > len(tasks):
         raise DataError(f"There are {len(tasks)} questions, fewer than the {sum(sizes.values())} asked for.")
-    names = [sorted(entities(task)) for task in tasks]
+    names = [sorted(entities(task, named=named)) for task in tasks]
     numbers = {name: n for n, name in enumerate(sorted({name for own in names for name in own}))}
     graph = [[numbers[name] for name in own] for own in names]
     left = list(range(len(tasks)))

@@ -240,7 +240,7 @@ def _run(manifest: Mapping[str, Any]) -> Iterator[str]:
     if parts := _mapping(manifest, "split"):
         rows = [(f"set {key}", num) for key, num in _mapping(parts, "sets").items()]
         rows += [(f"dropped: {key}", num) for key, num in _mapping(parts, "dropped").items()]
-        yield "No entity of a question in one of these sets occurs in a question of another."
+        yield "No page of a path and no picture of a question in one of these sets occurs in a question of another."
         yield _table(("questions", "number"), rows)
     yield from _stages(_mapping(manifest, "report"))
 

@@ -30,12 +30,14 @@ from opensearch_vl.images import ImageStore
 from opensearch_vl.protocols import ToolSchema
 from opensearch_vl.sft.sharegpt import to_row
 from opensearch_vl.types import ImageRef, QuestionRecord, RolloutRecord, Task
-from opensearch_vl.wiki.writing import TableWriter, rows_of
+from opensearch_vl.wiki.writing import TableWriter
 
 SHARD_BYTES = 500_000_000
 """Size at which a new file is begun (the default of `datasets` when it pushes to a hub)."""
 GROUP_BYTES = 16_000_000
 """Size at which a row group ends; what is held in memory at once."""
+BATCH_ROWS = 64
+"""Rows read at a time; files of others may have all their rows in one group."""
 
 _TEXT, _TEXTS = pa.string(), pa.list_(pa.string())
 _PICTURE = pa.struct([("bytes", pa.binary()), ("path", pa.string())])
@@ -268,7 +270,7 @@ def parquet_files(source: Path) -> list[Path]:
 
 
 def read_parquet(source: Path, store: ImageStore) -> Iterator[Exported]:
-    """The records of an exported folder or file, one row group in memory at a time; their pictures go into `store`.
+    """The records of an exported folder or file, a few rows in memory at a time; their pictures go into `store`.
 
     Raises:
         DataError: If there is no file.
@@ -296,13 +298,14 @@ def _read_file(file: Path, store: ImageStore) -> Iterator[Exported]:
     if missing := [name for name in wanted if name not in found]:
         raise RecordError(f"{file} has no column {', '.join(missing)}: it was not written by osvl data export.")
     number = 0
-    for table in rows_of(file, wanted):
-        for row in table.to_pylist():
-            number += 1
-            try:
-                yield _record(row, kind, store)
-            except (RecordError, ImageError) as error:
-                raise RecordError(f"{file}, row {number}: {error.message}", error.fix) from error
+    with pq.ParquetFile(file) as opened:
+        for batch in opened.iter_batches(batch_size=BATCH_ROWS, columns=wanted):
+            for row in batch.to_pylist():
+                number += 1
+                try:
+                    yield _record(row, kind, store)
+                except (RecordError, ImageError) as error:
+                    raise RecordError(f"{file}, row {number}: {error.message}", error.fix) from error
 
 
 def _record(row: Mapping[str, Any], kind: type[Exported], store: ImageStore) -> Exported:
