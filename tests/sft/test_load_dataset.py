@@ -9,7 +9,7 @@ from rolled_out import example_run, question_run
 
 from opensearch_vl.images import ImageStore
 from opensearch_vl.sft.dataset import export_parquet
-from opensearch_vl.sft.parquet import read_parquet
+from opensearch_vl.sft.parquet_reading import read_parquet
 
 datasets: Any = pytest.importorskip("datasets")
 

@@ -22,7 +22,8 @@ from opensearch_vl.images import ImageStore, encode_png
 from opensearch_vl.runs import read_records
 from opensearch_vl.sft.card import ATTRIBUTION, NOT_RECORDED, size_category
 from opensearch_vl.sft.dataset import export_parquet
-from opensearch_vl.sft.parquet import SplitWriter, question_row, read_parquet
+from opensearch_vl.sft.parquet import SplitWriter, question_row
+from opensearch_vl.sft.parquet_reading import read_parquet
 from opensearch_vl.types import QuestionRecord, RolloutRecord
 
 

@@ -22,7 +22,7 @@ from opensearch_vl.errors import DataError, ImageError, RecordError
 from opensearch_vl.images import ImageStore
 from opensearch_vl.questions.corpora import Unread, read_corpus
 from opensearch_vl.runs import RunFolder, read_json_lines
-from opensearch_vl.sft.parquet import is_ours, read_about, read_parquet
+from opensearch_vl.sft.parquet_reading import is_ours, read_about, read_parquet
 from opensearch_vl.sft.rl_rows import FIELDS, read_rl
 from opensearch_vl.sft.sharegpt import from_row, sharegpt_rows, unescape
 from opensearch_vl.types import QuestionRecord, RolloutRecord, Task
