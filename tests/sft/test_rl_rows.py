@@ -13,9 +13,10 @@ from rolled_out import lines_of, question_run
 
 from opensearch_vl.errors import DataError, RecordError
 from opensearch_vl.images import ImageStore, encode_png
+from opensearch_vl.questions.answers import boxed
 from opensearch_vl.questions.corpora import Unread
 from opensearch_vl.sft.export import RL_FILE, export_rl
-from opensearch_vl.sft.rl_rows import boxed, read_rl
+from opensearch_vl.sft.rl_rows import read_rl
 from opensearch_vl.types import Task
 
 

@@ -14,9 +14,11 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal
 
+from pydantic import JsonValue
+
 from opensearch_vl.errors import DataError, ImageError, RecordError
 from opensearch_vl.images import Fetch, ImageStore, ingest_all
-from opensearch_vl.questions.answers import kind_of
+from opensearch_vl.questions.answers import boxed, kind_of
 from opensearch_vl.runs import read_json_lines
 from opensearch_vl.text import encodable
 from opensearch_vl.types import Gold, Provenance, Task
@@ -116,14 +118,18 @@ def _task(
         return Unread(number, "bad_picture", error.message[:300])
     if not refs:
         return Unread(number, "no_picture")
+    short = list(dict.fromkeys(boxed(answer) or answer for answer in answers))
     own = encodable(str(_first(row, ID_FIELDS) or number))
+    extra: dict[str, JsonValue] = {"source_id": own}
+    if short != answers:
+        extra["answer_text"] = answers[0]
     identity = hashlib.sha256("\x1f".join((corpus_part, own, question, refs[0].sha256)).encode()).hexdigest()[:16]
     return Task(
         id=f"m{identity}",
         question=question,
         images=refs,
-        gold=Gold(answer=answers[0], aliases=tuple(answers[1:]), kind=kind_of(answers[0])),
-        provenance=Provenance(corpus=corpus, extra={"source_id": own}),
+        gold=Gold(answer=short[0], aliases=tuple(short[1:]), kind=kind_of(short[0])),
+        provenance=Provenance(corpus=corpus, extra=extra),
     )
 
 

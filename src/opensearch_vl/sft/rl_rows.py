@@ -11,14 +11,13 @@ whole text is kept with the task.
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any, get_args
 
 from opensearch_vl.errors import ImageError, RecordError
 from opensearch_vl.images import ImageStore
-from opensearch_vl.questions.answers import Kind, kind_of
+from opensearch_vl.questions.answers import Kind, boxed, kind_of
 from opensearch_vl.questions.corpora import Unread
 from opensearch_vl.runs import read_json_lines
 from opensearch_vl.seeds import derive
@@ -28,28 +27,6 @@ from opensearch_vl.types import Gold, Provenance, Task
 
 FIELDS = ("question", "answer", "images", "dataset")
 """What every row of the release has."""
-
-_BOX = re.compile(r"\\f?boxed\s*\{")
-_WRAPPED = re.compile(r"\\(?:text|textbf|mathrm|mathbf|textit)\s*\{([^{}]*)\}")
-_ESCAPED = re.compile(r"\\([%$&#_{} ,])")
-
-
-def boxed(text: str) -> str | None:
-    r"""What the last ``\boxed{…}`` of a text holds, braces balanced and text commands taken off; None without one.
-
-    ``"So \boxed{\text{Ana Boro}}."`` gives ``"Ana Boro"``.
-    """
-    for start in reversed([found.end() for found in _BOX.finditer(text)]):
-        depth = 1
-        for end in range(start, len(text)):
-            escaped = text[end - 1] == "\\"
-            depth += 0 if escaped else (text[end] == "{") - (text[end] == "}")
-            if depth == 0:
-                inner = _ESCAPED.sub(r"\1", _WRAPPED.sub(r"\1", text[start:end])).strip().strip("$").strip()
-                if inner:
-                    return inner
-                break
-    return None
 
 
 def to_rl_row(task: Task, image: str) -> dict[str, Any]:
