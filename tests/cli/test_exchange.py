@@ -125,7 +125,8 @@ def test_a_split_gives_runs_that_share_nothing(osvl: Osvl, tmp_path: Path) -> No
         assert manifest["split"]["sets"] == told["sets"]
         code, facts = osvl("export", part, "--format", "parquet", "--out", tmp_path / f"{name}-out")
         assert (code, facts["exported"]) == (0, num)
-        assert "| set rl | 3 |" in (tmp_path / f"{name}-out" / "README.md").read_text(encoding="utf-8")
+        card = (tmp_path / f"{name}-out" / "README.md").read_text(encoding="utf-8")
+        assert "| set rl | 3 |" in card and "| split seed | 0 |" in card and "| wiki | Miniature |" in card
     assert len(seen) == 2 * len(records)
     assert told["named_in_several_sets"] == 0
     assert osvl("split", run, "--rl", 3, "--test", 2, "--out", tmp_path / "again")[1]["sets"] == told["sets"]

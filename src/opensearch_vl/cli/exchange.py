@@ -20,6 +20,7 @@ from opensearch_vl.cli.common import (
 )
 from opensearch_vl.errors import UsageError
 
+NewFolderOption = Annotated[Path, typer.Option("--out", help="Folder to write.")]
 Format = Literal["sharegpt", "parquet", "rl"]
 
 
@@ -29,7 +30,7 @@ def register(data: typer.Typer) -> None:
     @data.command()
     def export(
         run: Annotated[Path, typer.Argument(metavar="RUN", help="Run folder of trajectories or of questions.")],
-        out: Annotated[Path, typer.Option("--out", help="Folder to write.")],
+        out: NewFolderOption,
         form: Annotated[
             Format, typer.Option("--format", help="For LLaMA-Factory, for `datasets`, or the released RL rows.")
         ] = "sharegpt",
@@ -73,7 +74,7 @@ def register(data: typer.Typer) -> None:
     @data.command()
     def split(
         questions: Annotated[Path, typer.Argument(metavar="QUESTIONS", help="Run folder of `osvl questions build`.")],
-        out: OutOption,
+        out: NewFolderOption,
         rl: Annotated[int, typer.Option(min=0, help="Questions for reinforcement learning.")] = 0,
         test: Annotated[int, typer.Option(min=0, help="Questions held out from both.")] = 0,
         strict: Annotated[

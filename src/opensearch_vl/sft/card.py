@@ -212,7 +212,10 @@ def _origin(split: SplitFacts) -> Iterator[str]:
 
 def _run(manifest: Mapping[str, Any]) -> Iterator[str]:
     agent, config = _mapping(manifest, "agent"), _mapping(manifest, "config")
-    facts: dict[str, Any] = {key: manifest[key] for key in ("wiki", "seed", "num", "imported") if key in manifest}
+    told = ("wiki", "seed", "num", "model", "imported")
+    facts: dict[str, Any] = {key: manifest[key] for key in told if manifest.get(key) is not None}
+    if "split" in manifest:
+        facts |= {f"split {key}": config[key] for key in ("seed", "named") if key in config}
     if agent:
         facts |= {"layout": agent.get("layout"), "prompt hash": agent.get("prompt_hash")}
         facts["tools"] = ", ".join(str(tool.get("name")) for tool in agent.get("tools", ()))
