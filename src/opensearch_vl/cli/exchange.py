@@ -128,7 +128,9 @@ def _to_parquet(run: Path, out: Path, more: list[str], everything: bool, quiet: 
     with progress() as bars:
         bars.disable = bars.disable or quiet
         bar = bars.add_task("Rows", total=None)
-        facts = export_parquet(splits, out, name=out.name, everything=everything, progress=lambda: bars.advance(bar))
+        facts = export_parquet(
+            splits, out, name=out.resolve().name, everything=everything, progress=lambda: bars.advance(bar)
+        )
     left_out: Counter[str] = sum((split.left_out for split in facts), Counter())
     return {
         "exported": sum(split.num_rows for split in facts),
