@@ -199,6 +199,16 @@ def read_manifest(run: Path | str) -> dict[str, Any]:
     return loaded
 
 
+def origin_of(run: Path | str) -> dict[str, Any]:
+    """What a run's manifest says of how it was made, for the manifest of what is made from it; lists of ids left out.
+
+    Empty for a file of records, which has none.
+    """
+    if not (Path(run) / "manifest.json").exists():
+        return {}
+    return {key: value for key, value in read_manifest(run).items() if key not in ("task_ids", "status")}
+
+
 def read_records(path: Path | str, model: type[M]) -> Iterator[M]:
     """Records of a run folder or of a JSONL file, validated. A torn last line is left out.
 
