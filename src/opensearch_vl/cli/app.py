@@ -8,7 +8,7 @@ from typing import Annotated
 import typer
 
 from opensearch_vl.cli import ask, data, doctor, model, questions, quickstart, train, wiki, wiring
-from opensearch_vl.cli.common import JsonOption, emit, run_guarded
+from opensearch_vl.cli.common import JsonOption, emit
 
 app = typer.Typer(
     name="osvl",
@@ -54,8 +54,3 @@ data.register(app, wiring.ask_tools)
 train.register(app, wiring.ask_tools)
 model.register(app)
 doctor.register(app)
-
-
-def main() -> None:
-    """Entry point of the `osvl` command."""
-    run_guarded(app)
