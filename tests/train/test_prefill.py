@@ -81,7 +81,9 @@ class Fixed:
 
     async def generate(self, token_ids, images, sampling, *, seed=0, conversation="") -> Sampled:  # type: ignore[no-untyped-def]
         self.prompts.append(list(token_ids))
-        return Sampled(prompt_len=len(token_ids), token_ids=self.ids, logprobs=(0.0,) * len(self.ids), finish_reason="stop")
+        return Sampled(
+            prompt_len=len(token_ids), token_ids=self.ids, logprobs=(0.0,) * len(self.ids), finish_reason="stop"
+        )
 
 
 async def test_a_sampled_reply_is_read_whole_and_trained_as_sampled(thinking: ChatFormat) -> None:

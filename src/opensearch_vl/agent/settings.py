@@ -58,8 +58,9 @@ class AgentSettings(Config):
             to the server.
         profile: Prompt and sizes.
         prefill: What the chat template of a served checkpoint writes at the head of an assistant turn, often
-            ``<think>`` and a line break (``--set 'prefill="<think>\\n"'``): its replies begin inside the thought. It is
-            put back before a reply is read. A local checkpoint's is read off its template (`transcript.ChatFormat`).
+            ``<think>`` and a line break: its replies begin inside the thought. It is put back before a reply is read;
+            the line break may be left out (``--set 'prefill=<think>'``). A local checkpoint's is read off its template
+            (`transcript.ChatFormat`).
         parsing: `strict` turns every reply that is not in exact form into a failure.
         max_turns: Replies per trajectory, the final response included.
         max_tokens: How much a conversation may grow after its opening (paper, section 5: 70,000).
