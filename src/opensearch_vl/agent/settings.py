@@ -61,6 +61,10 @@ class AgentSettings(Config):
         layout: Shape of the conversation; the first three are those of released checkpoints, the last one leaves calls
             to the server.
         profile: Prompt and sizes.
+        prefill: What the chat template of a served checkpoint writes at the head of an assistant turn, often
+            ``<think>`` and a line break: its replies begin inside the thought. It is put back before a reply is read;
+            the line break may be left out (``--set 'prefill=<think>'``). A local checkpoint's is read off its template
+            (`transcript.ChatFormat`).
         parsing: `strict` turns every reply that is not in exact form into a failure.
         max_turns: Replies per trajectory, the final response included.
         max_tokens: How much a conversation may grow after its opening (paper, section 5: 70,000).
@@ -82,6 +86,7 @@ class AgentSettings(Config):
 
     layout: LayoutName = "sft"
     profile: ProfileName = "full"
+    prefill: str = ""
     parsing: Literal["strict", "lenient"] = "lenient"
     max_turns: int = Field(default=20, gt=0)
     max_tokens: int = Field(default=70_000, gt=0)

@@ -15,14 +15,7 @@ from typing import TYPE_CHECKING, Any
 from urllib.parse import urlsplit
 
 from opensearch_vl.backends.chat_wire import DataUrls, from_wire, to_wire, tools_to_wire
-from opensearch_vl.errors import (
-    ConfigError,
-    ModelError,
-    ModelKeyRefused,
-    ModelRateLimited,
-    ModelRefused,
-    ModelUnreachable,
-)
+from opensearch_vl.errors import ConfigError, ModelError, ModelKeyRefused
 from opensearch_vl.images import ImageStore
 from opensearch_vl.protocols import Message, Reply, Sampling, ToolSchema
 from opensearch_vl.redaction import env, redact
@@ -40,7 +33,6 @@ CONNECT_TIMEOUT_S = 30.0
 MAX_RETRIES = 4
 """With doubling waits from half a second, some eight seconds in all; a `Retry-After` up to two minutes is obeyed."""
 _SEED_BITS = 0x7FFF_FFFF  # some servers keep seeds in 32 bits, signed
-_MAX_DETAIL = 400
 
 
 @dataclass(frozen=True, slots=True)
@@ -189,6 +181,12 @@ class OpenAIChat:
             self._loop = loop
         return self._client
 
+    def _explain(self, error: openai.OpenAIError) -> ModelError:
+        from opensearch_vl.backends.chat_errors import Limits, explain
+
+        limits = Limits(self.timeout_s, CONNECT_TIMEOUT_S, self.max_retries)
+        return explain(error, self.name, self.base_url, limits)
+
     async def _data_urls(self, messages: Sequence[Message]) -> dict[str, str]:
         urls: dict[str, str] = {}
         for message in messages:
@@ -199,67 +197,6 @@ class OpenAIChat:
                     self._urls.keep(ref, url)
                 urls[ref.sha256] = url
         return urls
-
-    def _explain(self, error: openai.OpenAIError) -> ModelError:
-        """What happened, in one line, and how to mend it."""
-        import httpx2
-        import openai
-
-        where = redact(self.base_url)
-        said = _detail(error) if isinstance(error, openai.APIStatusError) else ""
-        match error:
-            case openai.APITimeoutError() if isinstance(error.__cause__, httpx2.ConnectTimeout):
-                return ModelUnreachable(
-                    f"No connection to {where} within {CONNECT_TIMEOUT_S:g} s.", "Is the server running, or overrun?"
-                )
-            case openai.APITimeoutError():
-                return ModelUnreachable(
-                    f"{where} did not answer within {self.timeout_s:g} s.",
-                    "Is the model loaded, or the request too long?",
-                )
-            case openai.APIConnectionError():
-                return ModelUnreachable(f"No connection to {where}.", "Is the server running, and the address right?")
-            case openai.AuthenticationError() | openai.PermissionDeniedError():
-                return ModelKeyRefused(
-                    f"{where} refused the key (HTTP {error.status_code}).",
-                    "Put the right key into .env as OSVL_API_KEY or OPENAI_API_KEY.",
-                )
-            case openai.RateLimitError(code="insufficient_quota"):
-                return ModelRefused(f"{where}: the account has no credit left.", "Top it up, or use another server.")
-            case openai.RateLimitError():
-                return ModelRateLimited(
-                    f"{where} keeps asking to slow down (HTTP 429), after {self.max_retries} retries.",
-                    "Run fewer rollouts in parallel.",
-                )
-            case openai.NotFoundError():
-                return ModelRefused(
-                    f"{where} knows no model {self.name!r}, or no chat completions (HTTP 404).{said}",
-                    "Check --model, and that --base-url ends in /v1.",
-                )
-            case openai.APIStatusError(code="context_length_exceeded"):
-                return ModelRefused(
-                    f"The conversation is too long for {self.name}.{said}",
-                    "Lower agent.max_tokens, or serve the model with a longer context.",
-                )
-            case openai.APIStatusError() if error.status_code >= 500:
-                return ModelUnreachable(
-                    f"{where} failed (HTTP {error.status_code}) on {self.max_retries + 1} tries.{said}",
-                    "Look at the server's log.",
-                )
-            case openai.APIStatusError():
-                return ModelRefused(
-                    f"{where} refused the request (HTTP {error.status_code}).{said}",
-                    "Does the model take pictures and is its context long enough?",
-                )
-            case _:
-                return ModelError(f"{where}: {redact(str(error))[:_MAX_DETAIL]}")
-
-
-def _detail(error: openai.APIStatusError) -> str:
-    """What the server itself said, if it said it as such servers do."""
-    body = error.body
-    said = body.get("message") if isinstance(body, dict) else None
-    return f" It says: {redact(' '.join(said.split()))[:_MAX_DETAIL]}" if isinstance(said, str) and said else ""
 
 
 def _is_loopback(host: str) -> bool:

@@ -301,7 +301,8 @@ def _print_answer(answer: Answer, seconds: float) -> None:
 def printable_answer(answer: Answer) -> str:
     """The answer and its sources as plain text."""
     if answer.text is None:
-        return f"No answer: the agent stopped ({answer.trajectory.termination})."
+        why = f"No answer: the agent stopped ({answer.trajectory.termination})."
+        return f"{why} {answer.trajectory.error}".strip()
     lines = ["".join(ch for ch in answer.text if ch in "\n\t" or ch.isprintable())]
     if answer.sources:
         lines += ["", "Pages consulted:", *(f"  {source.title or '-'}  {source.url}" for source in answer.sources)]

@@ -54,6 +54,10 @@ def build(
     budget: Annotated[
         float | None, typer.Option(min=0, help="Stop before more US dollars than this are spent.")
     ] = None,
+    checkpoint: Annotated[
+        Path | None,
+        typer.Option(help="CLIP-class checkpoint folder that ranks the anchor's pictures (anchor.min_similarity)."),
+    ] = None,
     merge: Annotated[
         list[str] | None, typer.Option("--merge", metavar="NAME=FILE", help="Questions of another corpus; repeatable.")
     ] = None,
@@ -79,7 +83,7 @@ def build(
         folder = world.wiki
         facts, store = Facts(folder), ImageStore(out / "images", fallbacks=(folder.images,))
         writer = _writer(model, base_url, price, budget, facts, out) if model else None
-        tools = question_tools(world, store, facts, writer=writer, ocr=ocr)
+        tools = question_tools(world, store, facts, writer=writer, ocr=ocr, checkpoint=checkpoint)
         bar = bars.add_task("Questions", total=num)
         manifest = {"wiki": folder.meta["name"], "seed": seed, "num": num}
         with RunFolder(out, settings, manifest, resume=resume) as run:

@@ -63,7 +63,8 @@ class AnchorSettings(Config):
         required: Whether a question needs a picture, as in the paper. If not, an anchor whose page has none keeps its
             name in the question, which is then *ungrounded* and counted as such.
         max_candidates: How many pictures of the page are ranked.
-        min_similarity: CLIP-class similarity below which a candidate is refused; only used with an embedder.
+        min_similarity: CLIP similarity below which a candidate is refused; only used with an embedder. The paper's
+            0.28 is for CLIP; the cosines of SigLIP models lie lower and need another value.
         min_image_px: Shortest side; None takes the threshold that the walks resolved to.
         tie_margin: A look-alike whose score in reverse image search is this close to the anchor's own counts as a tie.
         letters_ratio: Share of a name's letters that OCR must get right for the name to count as read.
