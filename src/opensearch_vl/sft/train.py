@@ -22,6 +22,7 @@ from opensearch_vl.images import ImageStore
 from opensearch_vl.runs import RunFolder
 from opensearch_vl.sft.collate import Collator
 from opensearch_vl.sft.examples import Examples
+from opensearch_vl.sft.muon import muon_adamw
 from opensearch_vl.sft.order import EpochOrder
 from opensearch_vl.sft.patches import multiply_patches
 from opensearch_vl.sft.settings import SftSettings
@@ -99,6 +100,17 @@ def train_sft(
     class Trainer(SFTTrainer):  # type: ignore[misc] # TRL is untyped here
         def _send_telemetry(self) -> None:
             """Training reports to nobody."""
+
+        def create_optimizer(self, model: Any = None) -> Any:
+            if self.optimizer is None and settings.optimizer == "muon_adamw":
+                self.optimizer = muon_adamw(
+                    self.model if model is None else model,
+                    matrix_lr=settings.matrix_learning_rate,
+                    lr=settings.learning_rate,
+                    beta2=settings.beta2,
+                    weight_decay=settings.weight_decay,
+                )
+            return super().create_optimizer(model)
 
         def _get_train_sampler(self, *_: Any) -> EpochOrder:
             return EpochOrder(lengths, settings.batch_size, settings.seed, settings.group_by_length)
