@@ -134,11 +134,12 @@ def run_synthesis(
 
     Raises:
         DataError: If `questions` holds no finished question.
+        RunMismatch: If a run is resumed with other questions than it was started with.
     """
     from opensearch_vl.agent.environment import Environment
     from opensearch_vl.errors import DataError
     from opensearch_vl.images import ImageStore
-    from opensearch_vl.runs import RunFolder, read_records
+    from opensearch_vl.runs import RunFolder, read_records, records_digest
     from opensearch_vl.sft.synthesis import synthesise
     from opensearch_vl.types import QuestionRecord
 
@@ -153,7 +154,8 @@ def run_synthesis(
         judge = judge_for(config.judge, config.agent, store)
         return await synthesise(tasks, env, expert, judge, run, config.synthesis, progress=advance)
 
-    with RunFolder(out, config, {"questions": str(questions)}, resume=resume) as run, progress() as bars:
+    facts = {"questions": str(questions), "questions_digest": records_digest(questions)}
+    with RunFolder(out, config, facts, resume=resume) as run, progress() as bars:
         bars.disable = bars.disable or quiet
         bar = bars.add_task("Trajectories", total=len(tasks) * config.synthesis.samples)
         return asyncio.run(work(run, lambda report: bars.update(bar, completed=report.done)))
