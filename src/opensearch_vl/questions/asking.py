@@ -159,8 +159,8 @@ class Asker:
 def fit(text: str, shape: type[M]) -> tuple[M | None, str]:
     """The last object in a reply that fits a shape, and what was wrong if none does.
 
-    Reasoning blocks, finished or cut off, code fences and chatter around the object do not matter; of several objects that fit the last one
-    counts, since models restate the schema before they answer.
+    Reasoning blocks, finished or cut off, code fences and chatter around the object do not matter; of several objects
+    that fit the last one counts, since models restate the schema before they answer.
     """
     text = text[-_MAX_REPLY_CHARS:].rpartition("</think>")[2].partition("<think>")[0]
     decoder = json.JSONDecoder()

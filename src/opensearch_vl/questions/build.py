@@ -125,9 +125,18 @@ def build_questions(
     merge: Sequence[Task] = (),
 ) -> BuildReport:
     """Build questions until `num` are final or the seeds are used up; see `build_questions_async`."""
-    return asyncio.run(
-        build_questions_async(wiki, settings, seed=seed, num=num, tools=tools, run=run, progress=progress, merge=merge)
-    )
+
+    async def work() -> BuildReport:
+        try:
+            return await build_questions_async(
+                wiki, settings, seed=seed, num=num, tools=tools, run=run, progress=progress, merge=merge
+            )
+        finally:  # connections do not outlive the event loop they were made in
+            close = None if tools.writer is None else getattr(tools.writer.asker.chat, "aclose", None)
+            if close is not None:
+                await close()
+
+    return asyncio.run(work())
 
 
 async def build_questions_async(
@@ -216,7 +225,7 @@ class _Builder:
         self._attempts: Counter[int] = Counter()
         self._accepted: tuple[str, Draft] | None = None
         self._held: list[QuestionRecord] = []
-        self._failures = 0
+        self._failures, self._failed_at = 0, 0
         self._told: defaultdict[int, set[str]] = defaultdict(set)
         self._pictures: Counter[str] = Counter()
         self._asked: set[tuple[str, str]] = set()
@@ -286,7 +295,8 @@ class _Builder:
                         "Look at the server, then continue with --resume.",
                     )
                 return
-            self.let_go()
+            if self._num_replies() > self._failed_at:
+                self.let_go()
             await self._finish(item, record)
             if record.stage != "write" or by_server:
                 return
@@ -300,6 +310,9 @@ class _Builder:
         held, self._held, self._failures = self._held, [], 0
         for record in held:
             self._record(record)
+
+    def _num_replies(self) -> int:
+        return 0 if self._tools.writer is None else self._tools.writer.asker.ledger.num_replies
 
     async def _finish(self, item: _UnderWay, record: QuestionRecord) -> None:
         """Duplicates and degradation, in the order of the walks; the walk's one record is written here."""
@@ -317,6 +330,8 @@ class _Builder:
             return self._earlier[identity]
         written = made if self._tools.writer is None else await self._tools.writer.write(made)
         if isinstance(written, Rejection):
+            if written.reason in SERVER_REASONS:
+                self._failed_at = self._num_replies()
             return self._rejected(identity, made, written)
         made = written
         if made.grounded:

@@ -23,7 +23,12 @@ _COLUMNS = (
 
 @dataclass(slots=True)
 class Ledger:
-    """What was asked and spent, by stage. `before` is what earlier sittings of the run have spent, in US dollars."""
+    """What was asked and spent, by stage.
+
+    Attributes:
+        before: What earlier sittings of the run have spent, in US dollars.
+        num_replies: Replies that came in, of all stages.
+    """
 
     calls: Counter[str] = field(default_factory=Counter)
     cached: Counter[str] = field(default_factory=Counter)
@@ -31,9 +36,11 @@ class Ledger:
     waits: Counter[str] = field(default_factory=Counter)
     usage: dict[str, Usage] = field(default_factory=dict)
     before: float = 0.0
+    num_replies: int = 0
 
     def pay(self, stage: str, usage: Usage) -> None:
         """Note what a reply took."""
+        self.num_replies += 1
         self.usage[stage] = self.usage.get(stage, Usage()) + usage
 
     @property
