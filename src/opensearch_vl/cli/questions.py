@@ -112,7 +112,7 @@ def build(
     stopped = {"stopped": "budget"} if spent is not None else {}
     emit({"run": str(out), **report, "unread": unread, **stopped}, as_json, lambda: _print_stages(report))
     if spent is not None:
-        console().print(f"osvl: {spent}", markup=False)
+        console().print(f"osvl: {spent}", markup=False, soft_wrap=True)
     if spent is not None or (num is not None and report["corpora"].get("wiki", 0) < num) or unread:
         raise typer.Exit(EXIT_PARTIAL)
 

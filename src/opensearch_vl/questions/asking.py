@@ -31,10 +31,6 @@ _MAX_OBJECTS = 200
 """Opening braces tried in one reply; a reply of nothing but braces stays cheap."""
 
 
-SERVER_REASONS = frozenset({"model_unreachable", "model_refused"})
-"""Reasons that say nothing of the question: the server could not, or would not, take the request."""
-
-
 class BudgetSpent(ModelError):
     """The money set aside for a run is used up; everything so far is kept (exit 3: a part is done)."""
 
@@ -102,6 +98,12 @@ class Asker:
                 return found
             self.ledger.invalid[stage] += 1
         raise StageFailed("reply_invalid", trouble)
+
+    async def aclose(self) -> None:
+        """Close the model's connections, which do not outlive the event loop they were made in."""
+        close = getattr(self.chat, "aclose", None)
+        if close is not None:
+            await close()
 
     async def _reply(self, stage: str, text: str, attempt: int, sampling: Sampling) -> str:
         key = hashlib.sha256(json.dumps([self.chat.name, text, attempt]).encode()).hexdigest()

@@ -16,13 +16,14 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from opensearch_vl.errors import ConfigError, ModelUnreachable
+from opensearch_vl.errors import ConfigError
 from opensearch_vl.protocols import ImageEmbedder, ImageIndex, Judge, OcrEngine, Solver, Upscaler
 from opensearch_vl.questions.anchor import Identified, Picture, choose_picture, identify, large_enough
-from opensearch_vl.questions.asking import SERVER_REASONS, BudgetSpent
+from opensearch_vl.questions.asking import BudgetSpent
 from opensearch_vl.questions.degrade import degrade
 from opensearch_vl.questions.draft import Draft, draft
 from opensearch_vl.questions.facts import Facts
+from opensearch_vl.questions.outage import Outage
 from opensearch_vl.questions.repairs import REPAIR, Kind
 from opensearch_vl.questions.screen import Screening, screen
 from opensearch_vl.questions.settings import QuestionSettings
@@ -131,10 +132,9 @@ def build_questions(
             return await build_questions_async(
                 wiki, settings, seed=seed, num=num, tools=tools, run=run, progress=progress, merge=merge
             )
-        finally:  # connections do not outlive the event loop they were made in
-            close = None if tools.writer is None else getattr(tools.writer.asker.chat, "aclose", None)
-            if close is not None:
-                await close()
+        finally:
+            if tools.writer is not None:
+                await tools.writer.asker.aclose()
 
     return asyncio.run(work())
 
@@ -224,8 +224,7 @@ class _Builder:
         self._settings, self._seed, self._tools, self._run = settings, seed, tools, run
         self._attempts: Counter[int] = Counter()
         self._accepted: tuple[str, Draft] | None = None
-        self._held: list[QuestionRecord] = []
-        self._failures, self._failed_at = 0, 0
+        self._outage = Outage(settings.give_up_after, tools.writer.asker.ledger if tools.writer is not None else None)
         self._told: defaultdict[int, set[str]] = defaultdict(set)
         self._pictures: Counter[str] = Counter()
         self._asked: set[tuple[str, str]] = set()
@@ -284,21 +283,12 @@ class _Builder:
         """Finish a walk; while the language model turns it away, the seed's next one takes its place."""
         while item is not None:
             record = await item.work
-            by_server = record.stage == "write" and record.reason in SERVER_REASONS
-            if by_server and record.id not in self._earlier:
-                self._failures += 1
-                self._held.append(record)
-                if self._failures >= self._settings.give_up_after:
-                    detail = f"{record.reason}: {record.draft['detail']}"
-                    raise ModelUnreachable(
-                        f"The model server failed {self._failures} walks in a row ({detail}).",
-                        "Look at the server, then continue with --resume.",
-                    )
-                return
-            if self._num_replies() > self._failed_at:
+            if self._outage.caused(record) and record.id not in self._earlier:
+                return self._outage.failed(record)
+            if self._outage.over:
                 self.let_go()
             await self._finish(item, record)
-            if record.stage != "write" or by_server:
+            if record.stage != "write" or self._outage.caused(record):
                 return
             walk = next(item.tries)
             if isinstance(walk, Dropped):
@@ -307,12 +297,8 @@ class _Builder:
 
     def let_go(self) -> None:
         """Record what was held back since the server first failed: it has served others since, or no more come."""
-        held, self._held, self._failures = self._held, [], 0
-        for record in held:
+        for record in self._outage.release():
             self._record(record)
-
-    def _num_replies(self) -> int:
-        return 0 if self._tools.writer is None else self._tools.writer.asker.ledger.num_replies
 
     async def _finish(self, item: _UnderWay, record: QuestionRecord) -> None:
         """Duplicates and degradation, in the order of the walks; the walk's one record is written here."""
@@ -330,9 +316,7 @@ class _Builder:
             return self._earlier[identity]
         written = made if self._tools.writer is None else await self._tools.writer.write(made)
         if isinstance(written, Rejection):
-            if written.reason in SERVER_REASONS:
-                self._failed_at = self._num_replies()
-            return self._rejected(identity, made, written)
+            return self._outage.noted(self._rejected(identity, made, written))
         made = written
         if made.grounded:
             grounding = await self._ground(made)
@@ -509,8 +493,7 @@ class _Builder:
                 self.report.degrading[f"{trial.get('kind')}_{outcome}"] += 1
 
     def _record(self, record: QuestionRecord) -> None:
-        if self._failures:  # should the build stop here, resuming starts from before the first failure
-            self._held.append(record)
+        if self._outage.holds(record):
             return
         self.report.stages.count(record.stage if record.task is None else FINAL, record.reason)
         if self._run is not None and record.id not in self._run.done:
