@@ -325,23 +325,19 @@ class _Builder:
             task = self._grounded(identity, made, *grounding)
         else:
             task = self._ungrounded(identity, made)
+        return await self._screened(task)
+
+    async def _screened(self, task: Task) -> QuestionRecord:
         found = await self._screen(task)
         trace: dict[str, Any] = {"attempts": [attempt.as_dict() for attempt in found.attempts]}
         if found.answered_by:
             trace["task"] = task.model_dump(mode="json")
-            return QuestionRecord(id=identity, stage="screen", reason=found.answered_by, draft=trace)
-        return QuestionRecord(id=identity, task=task, draft=trace)
+            return QuestionRecord(id=task.id, stage="screen", reason=found.answered_by, draft=trace)
+        return QuestionRecord(id=task.id, task=task, draft=trace)
 
     async def merge(self, task: Task) -> None:
         """Filter a question of another corpus (paper, section 3.6: merged first, then filtered)."""
-        record = self._earlier.get(task.id)
-        if record is None:
-            found = await self._screen(task)
-            trace: dict[str, Any] = {"attempts": [attempt.as_dict() for attempt in found.attempts]}
-            record = QuestionRecord(id=task.id, task=task, draft=trace)
-            if found.answered_by:
-                trace["task"] = task.model_dump(mode="json")
-                record = QuestionRecord(id=task.id, stage="screen", reason=found.answered_by, draft=trace)
+        record = self._earlier.get(task.id) or await self._screened(task)
         self._use_up(record)
         self._record(record)
 
@@ -433,11 +429,11 @@ class _Builder:
         return "same_anchor_and_answer" if (provenance.path[0], task.gold.answer) in self._asked else ""
 
     async def _identify(self, picture: Picture, made: Draft) -> Identified | Rejection:
-        anchor, tools = made.walk.nodes[0], self._tools
+        anchor, tools, facts = made.walk.nodes[0], self._tools, self._facts
         return await identify(
-            self._facts.wiki.images.read(picture.ref),
-            self._facts.names(anchor),
-            self._facts.wiki.url(anchor),
+            facts.wiki.images.read(picture.ref),
+            facts.names(anchor),
+            facts.wiki.url(anchor),
             index=tools.image_index,
             ocr=tools.ocr,
             upscaler=tools.upscaler,
@@ -452,8 +448,8 @@ class _Builder:
         )
 
     def _rejected(self, identity: str, made: Draft, why: Rejection) -> QuestionRecord:
-        path: list[Any] = [self._facts.page(node).title for node in made.walk.nodes]
-        trace = {"path": path, "question": made.question, "detail": why.detail}
+        trace: dict[str, Any] = {"path": [self._facts.page(node).title for node in made.walk.nodes]}
+        trace |= {"question": made.question, "detail": why.detail}
         return QuestionRecord(id=identity, stage=why.stage, reason=why.reason, draft=trace)
 
     def _use_up(self, record: QuestionRecord) -> None:

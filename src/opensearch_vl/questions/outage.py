@@ -1,8 +1,8 @@
 """What to do with walks that the model server failed: hold their records back until it is clear what was wrong.
 
 A server that fails one walk and serves the next has trouble with that walk, which ends with its reason. A server that
-fails several in a row is down: nothing of it may be recorded, or the questions would be lost for good. So from the first
-failure on all records are held back; either the server serves again and they are let go, or the build stops, and
+fails several in a row is down: nothing of it may be recorded, or the questions would be lost for good. So from the
+first failure on all records are held back; either the server serves again and they are let go, or the build stops, and
 resuming starts from before the first failure.
 """
 
