@@ -80,7 +80,8 @@ def accept(
         return "answer_on_path", f"a page that leads to this one also says {answer}"
     if leaks(spoken, (answer,)):
         return "answer_in_question", f"the question already says {answer}"
-    if not 0 < len(words(attribute)) <= _MAX_ATTRIBUTE_WORDS or leaks(attribute, (answer, *names)):
+    named = any(leaks(attribute, facts.names(node), facts.page(node).domain == "Person") for node in walk.nodes)
+    if not 0 < len(words(attribute)) <= _MAX_ATTRIBUTE_WORDS or named or leaks(attribute, (answer,)):
         return "attribute_unusable", "the attribute must be a few words, without names and without the answer"
     return _tied(candidate, facts, walk, settings)
 
