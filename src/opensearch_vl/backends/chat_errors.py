@@ -13,6 +13,7 @@ from typing import Any
 import httpx2
 import openai
 
+from opensearch_vl.backends.pacing import MAX_RETRY_AFTER_S, retry_after
 from opensearch_vl.errors import (
     ModelContextFull,
     ModelError,
@@ -95,6 +96,9 @@ def explain(error: openai.OpenAIError, model: str, base_url: str, limits: Limits
         case openai.RateLimitError(code="insufficient_quota"):
             return ModelRefused(f"{where}: the account has no credit left.", "Top it up, or use another server.")
         case openai.RateLimitError():
+            asked = retry_after(error.response.headers)
+            if asked is not None and asked > MAX_RETRY_AFTER_S:
+                return ModelRateLimited(f"{where} asks for a pause of {asked:.0f} s (HTTP 429).", "Try again later.")
             return ModelRateLimited(
                 f"{where} keeps asking to slow down (HTTP 429), after {limits.max_retries} retries.",
                 "Run fewer rollouts in parallel.",

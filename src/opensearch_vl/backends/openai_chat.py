@@ -2,7 +2,8 @@
 
 Both ways of calling tools work: as tags in the text (no tools are sent with the request), and as the server's own tool
 calls. Keys come from the environment or `.env`: ``OSVL_API_KEY``, else ``OPENAI_API_KEY``; a server that wants none
-gets a dummy.
+gets a dummy. Failures that may pass are tried again at the pace of `pacing`; a reply that is to follow a schema is
+asked for in the strictest form that the server takes (`structured`).
 """
 
 from __future__ import annotations
@@ -15,6 +16,8 @@ from typing import TYPE_CHECKING, Any
 from urllib.parse import urlsplit
 
 from opensearch_vl.backends.chat_wire import DataUrls, from_wire, to_wire, tools_to_wire
+from opensearch_vl.backends.pacing import MAX_RETRY_AFTER_S, Pace, may_pass, retry_after
+from opensearch_vl.backends.structured import ReplyFormat
 from opensearch_vl.errors import ConfigError, ModelError, ModelKeyRefused
 from opensearch_vl.images import ImageStore
 from opensearch_vl.protocols import Message, Reply, Sampling, ToolSchema
@@ -22,6 +25,7 @@ from opensearch_vl.redaction import env, redact
 from opensearch_vl.types import Usage
 
 if TYPE_CHECKING:
+    import httpx2
     import openai
 
 OPENAI_URL = "https://api.openai.com/v1"
@@ -31,7 +35,7 @@ TIMEOUT_S = 600.0
 CONNECT_TIMEOUT_S = 30.0
 """Generous: hundreds of rollouts connect at once, on a machine that may be busy with other things."""
 MAX_RETRIES = 4
-"""With doubling waits from half a second, some eight seconds in all; a `Retry-After` up to two minutes is obeyed."""
+"""With doubling waits from half a second, some eight seconds in all; `pacing` tells of a server's own `Retry-After`."""
 _SEED_BITS = 0x7FFF_FFFF  # some servers keep seeds in 32 bits, signed
 
 
@@ -58,6 +62,7 @@ class OpenAIChat:
         max_pixels: Pictures are scaled down to this area before they are sent.
         timeout_s: Longest wait for one reply.
         max_retries: How often a request is tried again after 408, 409, 429, 5xx or a broken connection.
+        pace: The pauses between tries, shared by all calls; by default a pace of its own.
         price: What tokens cost, if the costs are to be summed.
         extra_body: Further fields of every request, such as ``{"chat_template_kwargs": {"enable_thinking": False}}``; a
             field set to None is left out, for models that refuse, say, a temperature.
@@ -77,6 +82,7 @@ class OpenAIChat:
         max_pixels: int = MAX_PIXELS,
         timeout_s: float = TIMEOUT_S,
         max_retries: int = MAX_RETRIES,
+        pace: Pace | None = None,
         price: Price | None = None,
         extra_body: Mapping[str, Any] | None = None,
     ) -> None:
@@ -97,6 +103,8 @@ class OpenAIChat:
         self._key = key or "none"
         self.timeout_s = timeout_s
         self.max_retries = max_retries
+        self.pace = pace or Pace()
+        self.format = ReplyFormat()
         self.price = price
         self.extra_body = dict(extra_body or {})
         self._urls = DataUrls(store, max_pixels)
@@ -116,9 +124,6 @@ class OpenAIChat:
             ModelError: One of its children, saying what happened and how to mend it.
             ImageError: If a picture of the messages is not in the store.
         """
-        import httpx2
-        import openai
-
         request: dict[str, Any] = {
             "model": self.name,
             "messages": to_wire(messages, await self._data_urls(messages)),
@@ -132,16 +137,43 @@ class OpenAIChat:
         if tools:
             request |= {"tools": tools_to_wire(tools), "parallel_tool_calls": False}
         body = {key: value for key, value in (request | self.extra_body).items() if value is not None}
-        try:
-            # The bare request: same retries and errors as `chat.completions.create`, half the processor time, since
-            # the messages are not walked through and typed once more.
-            response = await self._open().post("/chat/completions", cast_to=httpx2.Response, body=body)
-        except openai.OpenAIError as error:
-            raise self._explain(error) from error
+        if sampling.schema and "response_format" not in self.extra_body:
+            response = await self.format.ask(lambda extra: self._post(body | extra), sampling.schema)
+        else:
+            response = await self._post(body)
         reply = from_wire(response.content, sampling.stop)
         if self.price is None:
             return reply
         return replace(reply, usage=reply.usage.model_copy(update={"cost": self.price.of(reply.usage)}))
+
+    async def _post(self, body: dict[str, Any]) -> httpx2.Response:
+        """One answer to a request, tried again while the trouble may pass."""
+        import httpx2
+        import openai
+
+        for tried in range(self.max_retries + 1):
+            await self.pace.turn()
+            last = tried == self.max_retries
+            try:
+                # The bare request: same errors as `chat.completions.create`, half the processor time, since the
+                # messages are not walked through and typed once more.
+                return await self._open().post("/chat/completions", cast_to=httpx2.Response, body=body)
+            except openai.APIStatusError as error:
+                asked = retry_after(error.response.headers)
+                passing = may_pass(error.status_code, error.response.headers) and error.code != "insufficient_quota"
+                if passing and asked is not None and asked <= MAX_RETRY_AFTER_S:
+                    self.pace.hold(asked)  # also after the last try: others would only run into the same answer
+                if last or not passing or (asked is not None and asked > MAX_RETRY_AFTER_S):
+                    raise self._explain(error) from error
+                if asked is None:
+                    await self.pace.back_off(tried)
+            except openai.APIConnectionError as error:  # time-outs included
+                if last:
+                    raise self._explain(error) from error
+                await self.pace.back_off(tried)
+            except openai.OpenAIError as error:
+                raise self._explain(error) from error
+        raise AssertionError("unreachable: the last try returns or raises")
 
     async def models(self) -> list[str]:
         """Names of the models that the server offers.
@@ -152,7 +184,8 @@ class OpenAIChat:
         import openai
 
         try:
-            return sorted([model.id async for model in self._open().models.list()])
+            server = self._open().with_options(max_retries=self.max_retries)
+            return sorted([model.id async for model in server.models.list()])
         except openai.OpenAIError as error:
             raise self._explain(error) from error
 
@@ -174,7 +207,7 @@ class OpenAIChat:
             self._client = openai.AsyncOpenAI(
                 api_key=self._key,
                 base_url=self.base_url,
-                max_retries=self.max_retries,
+                max_retries=0,  # `_post` tries again, at the pace of all calls
                 timeout=httpx2.Timeout(self.timeout_s, connect=CONNECT_TIMEOUT_S),
                 http_client=direct,
             )

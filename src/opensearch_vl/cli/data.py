@@ -126,11 +126,12 @@ def run_synthesis(
 
     Raises:
         DataError: If `questions` holds no finished question.
+        RunMismatch: If a run is resumed with other questions than it was started with.
     """
     from opensearch_vl.agent.environment import Environment
     from opensearch_vl.errors import DataError
     from opensearch_vl.images import ImageStore
-    from opensearch_vl.runs import RunFolder, origin_of, read_records
+    from opensearch_vl.runs import RunFolder, origin_of, read_records, records_digest
     from opensearch_vl.sft.synthesis import synthesise
     from opensearch_vl.types import QuestionRecord
 
@@ -145,8 +146,12 @@ def run_synthesis(
         judge = judge_for(config.judge, config.agent, store)
         return await synthesise(tasks, env, expert, judge, run, config.synthesis, progress=advance)
 
-    manifest = {"questions": str(questions), "origin": origin_of(questions)}
-    with RunFolder(out, config, manifest, resume=resume) as run, progress() as bars:
+    facts = {
+        "questions": str(questions),
+        "questions_digest": records_digest(questions),
+        "origin": origin_of(questions),
+    }
+    with RunFolder(out, config, facts, resume=resume) as run, progress() as bars:
         bars.disable = bars.disable or quiet
         bar = bars.add_task("Trajectories", total=len(tasks) * config.synthesis.samples)
         return asyncio.run(work(run, lambda report: bars.update(bar, completed=report.done)))

@@ -99,8 +99,12 @@ def _findings(task: Task, facts: Facts, counter: DuckCounter) -> Iterable[Findin
     if leaks(task.question, (task.gold.answer,)):
         yield Finding(task.id, "answer_leak", task.gold.answer)
     stated = str(provenance.extra.get("answer_value", task.gold.answer))
-    values = [item.value for item in facts.items(nodes[-1]) if item.key == provenance.attribute]
-    if normalise_answer(stated) not in [normalise_answer(value) for value in values]:
+    if provenance.extra.get("answer_source") == "prose":  # no table to compare with: the page has to say it
+        found = f" {' '.join(words(stated))} " in facts.document_words(nodes[-1])
+    else:
+        values = [item.value for item in facts.items(nodes[-1]) if item.key == provenance.attribute]
+        found = normalise_answer(stated) in [normalise_answer(value) for value in values]
+    if not found:
         yield Finding(task.id, "answer_not_on_page", stated)
     for descriptor in provenance.descriptors:
         entity = facts.resolve(descriptor.entity)
@@ -131,6 +135,7 @@ def shape(tasks: Sequence[Task]) -> dict[str, Any]:
         "hops": _histogram(len(task.provenance.hops) for task in tasks),
         "domains": _histogram(task.provenance.domain for task in tasks),
         "answer_kinds": _histogram(task.gold.kind for task in tasks),
+        "exactness": _histogram(exactness(task) for task in tasks),
         "attributes": _histogram(task.provenance.attribute for task in tasks),
         "identified_by": _histogram(kinds),
         "degraded": _histogram(damages),
@@ -139,6 +144,13 @@ def shape(tasks: Sequence[Task]) -> dict[str, Any]:
         "templates": len({_template(task) for task in tasks}),
         "words": _spread([len(words(task.question)) for task in tasks]),
     }
+
+
+def exactness(task: Task) -> str:
+    """`exact` if tables state the answer and every descriptor; `not_applicable` if prose alone states one of them."""
+    from_prose = task.provenance.extra.get("answer_source") == "prose"
+    described = task.provenance.descriptors[: len(task.provenance.hops)]  # the anchor's is the picture
+    return "not_applicable" if from_prose or any(not d.predicates for d in described) else "exact"
 
 
 def _repeats(counts: Counter[Any]) -> int:

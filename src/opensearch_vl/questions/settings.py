@@ -31,6 +31,8 @@ class AnswerSettings(Config):
         min_key_pages: A key that fewer pages hold narrows a search by itself: not asked for.
         allow_linked: Whether a value that is itself a link to a page may be the answer.
         obfuscate: How often the answer side is obfuscated (paper, section 3.3: "now and then"), in [0, 1].
+        source: Where answers come from: the `infobox`, by rules; a language model that reads the page (`llm`); or the
+            model only where the infobox has none (`infobox_then_llm`). The paper allows infobox and lead (section 3.2).
     """
 
     max_tokens: int = Field(6, ge=1)
@@ -39,6 +41,7 @@ class AnswerSettings(Config):
     min_key_pages: Bound = "auto"
     allow_linked: bool = False
     obfuscate: float = Field(0.1, ge=0, le=1)
+    source: Literal["infobox", "infobox_then_llm", "llm"] = "infobox"
 
 
 class FuzzSettings(Config):
@@ -119,3 +122,4 @@ class QuestionSettings(Config):
     max_per_picture: int = Field(1, ge=1)
     max_per_answer_page: int = Field(3, ge=1)
     parallel: int = Field(1, ge=1)
+    give_up_after: int = Field(3, ge=1)
