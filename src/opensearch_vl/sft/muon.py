@@ -49,15 +49,15 @@ def muon_adamw(model: Any, *, matrix_lr: float, lr: float, beta2: float, weight_
     class MuonAdamW(torch.optim.Optimizer):  # type: ignore[misc] # torch is untyped here
         """Groups with ``muon=True`` are matrices; the others are stepped as by AdamW."""
 
-        @torch.no_grad()
         def step(self, closure: Any = None) -> None:
             if closure is not None:
                 raise ValueError("closures are not supported")
-            for group in self.param_groups:
-                for parameter in group["params"]:
-                    if parameter.grad is not None:
-                        parameter.mul_(1 - group["lr"] * group["weight_decay"])
-                        (self._muon if group["muon"] else self._adamw)(parameter, group)
+            with torch.no_grad():
+                for group in self.param_groups:
+                    for parameter in group["params"]:
+                        if parameter.grad is not None:
+                            parameter.mul_(1 - group["lr"] * group["weight_decay"])
+                            (self._muon if group["muon"] else self._adamw)(parameter, group)
 
         def _muon(self, parameter: Tensor, group: dict[str, Any]) -> None:
             state, grad = self.state[parameter], parameter.grad

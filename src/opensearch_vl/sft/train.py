@@ -101,17 +101,6 @@ def train_sft(
         def _send_telemetry(self) -> None:
             """Training reports to nobody."""
 
-        def create_optimizer(self, model: Any = None) -> Any:
-            if self.optimizer is None and settings.optimizer == "muon_adamw":
-                self.optimizer = muon_adamw(
-                    self.model if model is None else model,
-                    matrix_lr=settings.matrix_learning_rate,
-                    lr=settings.learning_rate,
-                    beta2=settings.beta2,
-                    weight_decay=settings.weight_decay,
-                )
-            return super().create_optimizer(model)
-
         def _get_train_sampler(self, *_: Any) -> EpochOrder:
             return EpochOrder(lengths, settings.batch_size, settings.seed, settings.group_by_length)
 
@@ -123,6 +112,7 @@ def train_sft(
         data_collator=Collator(examples.transcripts, Pixels(chat_format, store), chat_format.tokenizer.pad_token_id),
         processing_class=chat_format.tokenizer,
         peft_config=_lora(settings),
+        optimizers=(_optimizer(settings, model), None),
         callbacks=[run_callback(run, _KEPT.__contains__, chat_format)],
     )
     trainer.remove_callback(PrinterCallback)  # it prints on stdout
@@ -245,6 +235,21 @@ def _is_whole(checkpoint: Path) -> bool:
     except (OSError, ValueError):
         return False
     return checkpoint.name.removeprefix("checkpoint-").isdigit()
+
+
+def _optimizer(settings: SftSettings, model: Any) -> Any:
+    """The optimiser, or None for the trainer's own AdamW."""
+    if settings.optimizer == "adamw":
+        return None
+    if settings.lora is not None:
+        raise ConfigError("muon_adamw trains whole matrices; adapters are trained with optimizer adamw.")
+    return muon_adamw(
+        model,
+        matrix_lr=settings.matrix_learning_rate,
+        lr=settings.learning_rate,
+        beta2=settings.beta2,
+        weight_decay=settings.weight_decay,
+    )
 
 
 def _lora(settings: SftSettings) -> Any:
