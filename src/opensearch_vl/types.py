@@ -23,7 +23,7 @@ Sha256 = Annotated[str, StringConstraints(pattern=r"^[0-9a-f]{64}$")]
 class Frozen(BaseModel):
     """Base of all stored models: immutable, unknown fields refused."""
 
-    model_config = ConfigDict(frozen=True, extra="forbid", ser_json_inf_nan="constants")
+    model_config = ConfigDict(frozen=True, extra="forbid", ser_json_inf_nan="constants", defer_build=True)
 
 
 # ---------------------------------------------------------------------------------------------- tasks

@@ -23,7 +23,7 @@ class NoSettings(Config):
 @pytest.fixture
 def app() -> typer.Typer:
     app = typer.Typer()
-    register(app, lambda wiki, index, web, store: WorldTools(store))  # type: ignore[arg-type, return-value]
+    register(app, lambda wiki, index, web, store, brief: WorldTools(store))  # type: ignore[arg-type, return-value]
     return app
 
 

@@ -89,7 +89,7 @@ def test_prose_needs_a_model(wiki, tmp_path) -> None:
 
 def test_synthesis_resumes_on_the_same_questions_only(tmp_path) -> None:
     command = typer.Typer()
-    register(command, lambda wiki, index, web, store: WorldTools(store))
+    register(command, lambda wiki, index, web, store, brief: WorldTools(store))
     questions, out = make_questions(tmp_path / "questions"), tmp_path / "run"
     arguments = ["data", "synthesise", str(questions), "--out", str(out), "--set", "synthesis.samples=1", "--json"]
     assert CliRunner().invoke(command, arguments).exit_code == 0

@@ -65,7 +65,7 @@ def call(*arguments: str, codes: tuple[int, ...] = (0, 3)) -> Any:
         return world.Tools(world.entities(store, 6))
 
     train.register(app, tools_for)
-    ask.register(app, lambda wiki, index, web, store: Toolbox([CropTool(), SharpenTool()], store))
+    ask.register(app, lambda wiki, index, web, store, brief: Toolbox([CropTool(), SharpenTool()], store))
     result = CliRunner().invoke(app, [*arguments, "--json"])
     if result.exception is not None and not isinstance(result.exception, SystemExit):
         raise result.exception
