@@ -1,4 +1,4 @@
-"""A miniature checkpoint, made once per session, for tests that need a tokenizer or a policy."""
+"""A miniature checkpoint, made once per session, and small runs to train it on."""
 
 from pathlib import Path
 
@@ -23,3 +23,26 @@ def checkpoint(tmp_path_factory: pytest.TempPathFactory) -> Path:
     shape = MiniatureShape(vocab_size=400, hidden=64, layers=2, heads=2, kv_heads=1, mlp=96, vision_hidden=32)
     init_miniature(out, TEXTS, seed=0, shape=shape)
     return out
+
+
+def make_runs(root: Path) -> None:
+    """Write a run of questions and a run of trajectories: ``ROOT/questions``, ``ROOT/trajectories``."""
+    import synthetic_world as world
+
+    from opensearch_vl.images import ImageStore
+    from opensearch_vl.runs import RunFolder
+    from opensearch_vl.sft.synthesis import describe
+    from opensearch_vl.sft.trajectory_config import TrajectoryConfig
+    from opensearch_vl.types import QuestionRecord
+
+    questions = RunFolder(root / "questions", TrajectoryConfig())
+    with questions:
+        entities = world.entities(questions.images, 6)
+        for number, entity in enumerate(entities):
+            task = world.task_of(entity, bool(number % 2))
+            questions.append(QuestionRecord(id=task.id, task=task))
+    env = world.environment(ImageStore(root / "questions" / "images"), world.Tools(entities))
+    with RunFolder(root / "trajectories", TrajectoryConfig(agent=env.settings)) as run:
+        run.write_manifest(agent=describe(env))
+        for record in world.records(run.images, 6):
+            run.append(record)

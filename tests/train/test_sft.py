@@ -232,5 +232,34 @@ def test_a_batch_that_does_not_divide_is_refused(tmp_path: Path, monkeypatch: An
         sft_arguments(SftSettings(model="x"), tmp_path)
 
 
+def test_rows_of_metrics_end_at_checkpoints() -> None:
+    with pytest.raises(ValueError, match="multiple of log_every 4"):
+        SftSettings(save_every=6, log_every=4)
+    assert SftSettings(save_every=8, log_every=4).save_every == 8
+
+
+def test_an_update_that_is_not_finite_is_dropped_and_counted(
+    checkpoint: Path, chat: ChatFormat, examples: Examples, store: ImageStore, tmp_path: Path, monkeypatch: Any
+) -> None:
+    config = settings(checkpoint, max_steps=3)
+    calls = []
+
+    def broken(self: Collator, rows: Any) -> Any:
+        batch = original(self, rows)
+        calls.append(1)
+        if len(calls) == 2:
+            batch["pixel_values"] = torch.full_like(batch["pixel_values"], torch.nan)
+        return batch
+
+    original = Collator.__call__
+    monkeypatch.setattr(Collator, "__call__", broken)
+    report = train(config, chat, examples, store, tmp_path / "run")
+    rows = [json.loads(line, parse_constant=pytest.fail) for line in (tmp_path / "run" / "metrics.jsonl").open()]
+    assert [row.get("dropped_updates") for row in rows] == [None, 1, None]
+    assert rows[1]["loss"] is None and rows[2]["loss"] < rows[0]["loss"]
+    weights = transformers.AutoModelForImageTextToText.from_pretrained(report.model).state_dict()
+    assert all(bool(weight.isfinite().all()) for weight in weights.values())
+
+
 def test_no_checkpoint_means_a_fresh_start(tmp_path: Path) -> None:
     assert last_checkpoint(tmp_path / "none") is None

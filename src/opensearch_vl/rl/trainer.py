@@ -22,7 +22,7 @@ from opensearch_vl.rl.arguments import rl_arguments
 from opensearch_vl.rl.batch import Batch, make_batch
 from opensearch_vl.rl.decoding import Decoder
 from opensearch_vl.rl.loss import normaliser, policy_loss
-from opensearch_vl.rl.metrics import alarms, rollout_metrics
+from opensearch_vl.rl.metrics import alarms, history_of, rollout_metrics
 from opensearch_vl.rl.rollout_policy import LocalPolicy, PolicyChat, stop_ids
 from opensearch_vl.rl.rollouts import (
     ModelFor,
@@ -37,7 +37,7 @@ from opensearch_vl.rl.server_policy import ServerPolicy
 from opensearch_vl.rl.settings import RlSettings
 from opensearch_vl.runs import RunFolder
 from opensearch_vl.sft.collate import model_inputs
-from opensearch_vl.sft.train import last_checkpoint, run_callback, save_checkpoint, step_of
+from opensearch_vl.sft.train import Progress, last_checkpoint, run_callback, run_training, save_checkpoint, step_of
 from opensearch_vl.types import Task
 
 if TYPE_CHECKING:
@@ -94,6 +94,7 @@ def train_rl(
     run: RunFolder | None,
     out: Path,
     model_for: ModelFor | None = None,
+    progress: Progress | None = None,
 ) -> RlReport:
     """Train and write ``OUT/model``; checkpoints go to ``OUT/checkpoints`` and are continued from if there are any.
 
@@ -104,6 +105,7 @@ def train_rl(
         run: Open run folder for rollouts and metrics; None on all but the first process of a distributed run.
         out: The run folder's path.
         model_for: Where replies come from; None decodes with the trained model itself, in this process.
+        progress: Called after every optimiser step.
 
     Raises:
         DataError: Without tasks.
@@ -128,13 +130,15 @@ def train_rl(
     model = AutoModelForImageTextToText.from_pretrained(settings.model, dtype=dtype, trust_remote_code=False)
     resume = last_checkpoint(out / "checkpoints")
     start = step_of(resume)
-    trainer = trainer_class()(settings, scene, tasks, run, out, model)
+    trainer = trainer_class()(settings, scene, tasks, run, out, model, progress)
     trainer.remove_callback(PrinterCallback)  # it prints on stdout
     trainer.model_for = model_for or (server_policy if settings.server else local_policy)(trainer, settings)
     if run is not None:
         run.keep_metrics(lambda row: row["step"] <= start)
+        run.keep_records(lambda row: row["training"]["step"] < start)
+        trainer.history = history_of(run.path)
     with trainer.runner:
-        trainer.train(resume_from_checkpoint=str(resume) if resume is not None else None)
+        run_training(trainer, resume)
     save_checkpoint(trainer, scene.chat_format, out / "model", merge=False)
     return RlReport(
         model=out / "model",
@@ -183,6 +187,7 @@ def trainer_class() -> type[Any]:
             run: RunFolder | None,
             out: Path,
             model: Any,
+            progress: Progress | None = None,
         ) -> None:
             temperature = scene.env.settings.sampling.temperature
             super().__init__(
@@ -193,7 +198,7 @@ def trainer_class() -> type[Any]:
                     {"prompt": [""] * settings.prompts_per_step, "slot": list(range(settings.prompts_per_step))}
                 ),
                 processing_class=scene.chat_format.tokenizer,
-                callbacks=[run_callback(run, lambda name: name not in _TIMINGS, scene.chat_format)],
+                callbacks=[run_callback(run, lambda name: name not in _TIMINGS, scene.chat_format, progress)],
             )
             self.settings = settings
             self.scene = scene

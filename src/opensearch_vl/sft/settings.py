@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from typing import Literal
+from typing import Literal, Self
 
-from pydantic import Field
+from pydantic import Field, model_validator
 
 from opensearch_vl.config import Config
 
@@ -47,7 +47,8 @@ class SftSettings(Config):
         freeze_vision: Leave the vision tower as it is; the paper trains everything.
         group_by_length: Put examples of like length into a batch.
         lora: Adapters; None is full fine-tuning.
-        save_every: Steps between checkpoints.
+        save_every: Steps between checkpoints; a multiple of `log_every`: a row of metrics is a mean over the steps after
+            the last one, and a resumed run knows of none before its checkpoint.
         log_every: Steps between rows of metrics.
         report_to: Trackers besides our own metrics file.
         seed: Of data order and dropout.
@@ -77,3 +78,9 @@ class SftSettings(Config):
     report_to: tuple[Literal["wandb", "tensorboard"], ...] = ()
     seed: int = 0
     threads: int | None = Field(default=None, gt=0)
+
+    @model_validator(mode="after")
+    def _rows_end_at_checkpoints(self) -> Self:
+        if self.save_every % self.log_every:
+            raise ValueError(f"save_every {self.save_every} must be a multiple of log_every {self.log_every}")
+        return self
