@@ -25,6 +25,30 @@ def checkpoint(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return out
 
 
+@pytest.fixture(scope="session")
+def moe_checkpoint(checkpoint: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The same tokenizer and pictures with a mixture of four experts, two of them active, as the language model."""
+    import json
+    import shutil
+
+    transformers = pytest.importorskip("transformers")
+    torch = pytest.importorskip("torch")
+    out = tmp_path_factory.mktemp("moe") / "policy"
+    shutil.copytree(checkpoint, out)
+    dense = json.loads((out / "config.json").read_text())
+    text = {key: value for key, value in dense["text_config"].items() if key != "model_type"}
+    text |= {"num_experts": 4, "num_experts_per_tok": 2, "moe_intermediate_size": 48, "decoder_sparse_step": 1}
+    vision = {key: value for key, value in dense["vision_config"].items() if key != "model_type"}
+    names = ("image_token_id", "video_token_id", "vision_start_token_id", "vision_end_token_id", "tie_word_embeddings")
+    config = transformers.Qwen3VLMoeConfig(
+        text_config=text, vision_config=vision, **{name: dense[name] for name in names}
+    )
+    with torch.random.fork_rng(devices=[]):
+        torch.manual_seed(0)
+        transformers.Qwen3VLMoeForConditionalGeneration(config).save_pretrained(out)
+    return out
+
+
 def make_runs(root: Path) -> None:
     """Write a run of questions and a run of trajectories: ``ROOT/questions``, ``ROOT/trajectories``."""
     import synthetic_world as world

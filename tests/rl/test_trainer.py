@@ -30,6 +30,7 @@ from opensearch_vl.runs import RunFolder, digest, read_records  # noqa: E402
 from opensearch_vl.scoring.judges import ExactJudge  # noqa: E402
 from opensearch_vl.scoring.score import RewardSettings  # noqa: E402
 from opensearch_vl.scoring.score import Scored as RolloutScore  # noqa: E402
+from opensearch_vl.sft.settings import LoraSettings  # noqa: E402
 from opensearch_vl.types import RewardParts, RolloutRecord, Sampled, Trajectory, Usage, Verdict  # noqa: E402
 
 pytestmark = pytest.mark.filterwarnings("ignore")  # third-party deprecations inside the training libraries
@@ -235,6 +236,49 @@ def test_a_killed_run_resumes_to_the_same_digest(
     if minibatches == 2:  # the second update of a generation is off-policy, the first is not
         assert rows[0]["policy/ratio"] == pytest.approx(1.0, abs=1e-5)
         assert rows[1]["policy/ratio"] != pytest.approx(1.0, abs=1e-5)
+
+
+# ------------------------------------------------------------------------------------ adapters and mixtures
+
+
+def test_adapters_are_trained_rolled_out_and_merged(
+    checkpoint: Path,
+    chat: ChatFormat,
+    store: ImageStore,
+    entities: list[world.Entity],
+    tmp_path: Path,
+    monkeypatch: Any,
+) -> None:
+    monkeypatch.setattr("opensearch_vl.rl.rollouts.score_rollout", reward_by_first_token)
+    tasks = [world.task_of(entity, blurred=False) for entity in entities]
+    config = settings(
+        checkpoint, lora=LoraSettings(rank=4, alpha=8), steps=3, learning_rate=1e-1, loss=LossSettings(kl_coef=0.01)
+    )
+    report = train(config, scene_of(chat, store, entities), tasks, tmp_path)
+    rows = metrics(tmp_path)
+    assert all(row["policy/sampling_gap"] < 1e-4 for row in rows)  # rollouts see the adapters that are trained
+    assert rows[0]["policy/kl"] == pytest.approx(0, abs=1e-6) and rows[-1]["policy/kl"] > 1e-6
+    before = transformers.AutoModelForImageTextToText.from_pretrained(checkpoint).state_dict()
+    after = transformers.AutoModelForImageTextToText.from_pretrained(report.model).state_dict()
+    changed = {name for name in before if not torch.equal(before[name], after[name])}
+    assert before.keys() == after.keys() and changed
+    assert not [name for name in changed if "visual" in name or "embed_tokens" in name]
+    assert (tmp_path / "adapter" / "adapter_config.json").exists()
+
+
+def test_experts_of_a_mixture_are_balanced(
+    moe_checkpoint: Path, chat: ChatFormat, store: ImageStore, entities: list[world.Entity], tmp_path: Path
+) -> None:
+    tasks = [world.task_of(entity, blurred=False) for entity in entities]
+    losses = {}
+    for weight in (0.0, 0.5):
+        config = settings(moe_checkpoint, router_aux=weight, steps=1, per_device=2, mode="vanilla")
+        train(config, scene_of(chat, store, entities), tasks, tmp_path / str(weight))
+        losses[weight] = metrics(tmp_path / str(weight))[0]
+    assert losses[0.0]["policy/sampling_gap"] < 1e-4 and "policy/router_aux" not in losses[0.0]
+    balance = losses[0.5]["policy/router_aux"]
+    assert balance >= 0.9  # 1 for each layer's worth of perfectly even routing
+    assert losses[0.5]["loss"] - losses[0.0]["loss"] == pytest.approx(0.5 * balance, rel=0.01)
 
 
 # ----------------------------------------------------------------------------------- pixels reach the loss

@@ -12,6 +12,7 @@ import asyncio
 import logging
 import time
 from collections.abc import Sequence
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -37,7 +38,16 @@ from opensearch_vl.rl.server_policy import ServerPolicy
 from opensearch_vl.rl.settings import RlSettings
 from opensearch_vl.runs import RunFolder
 from opensearch_vl.sft.collate import model_inputs
-from opensearch_vl.sft.train import Progress, last_checkpoint, run_callback, run_training, save_checkpoint, step_of
+from opensearch_vl.sft.train import (
+    Progress,
+    last_checkpoint,
+    lora_config,
+    router_aux,
+    run_callback,
+    run_training,
+    save_checkpoint,
+    step_of,
+)
 from opensearch_vl.types import Task
 
 if TYPE_CHECKING:
@@ -139,7 +149,7 @@ def train_rl(
         trainer.history = history_of(run.path)
     with trainer.runner:
         run_training(trainer, resume)
-    save_checkpoint(trainer, scene.chat_format, out / "model", merge=False)
+    save_checkpoint(trainer, scene.chat_format, out / "model", merge=settings.lora is not None)
     return RlReport(
         model=out / "model",
         num_steps=trainer.state.global_step,
@@ -153,7 +163,10 @@ def train_rl(
 def local_policy(trainer: Any, settings: RlSettings) -> ModelFor:
     """Replies by the trained model itself, one `PolicyChat` per conversation."""
     chat_format = trainer.scene.chat_format
-    decoder = Decoder(trainer.accelerator.unwrap_model(trainer.model), trainer.pixels, stop_ids(chat_format))
+    model = trainer.accelerator.unwrap_model(trainer.model)
+    if settings.lora is not None:
+        model = model.get_base_model()  # with the adapters inside its layers
+    decoder = Decoder(model, trainer.pixels, stop_ids(chat_format))
     policy = LocalPolicy(decoder, max_rows=settings.max_rows, lockstep=settings.lockstep)
     return lambda conversation: PolicyChat(policy, chat_format, conversation)
 
@@ -193,7 +206,8 @@ def trainer_class() -> type[Any]:
             super().__init__(
                 model=model,
                 reward_funcs=_never_asked,
-                args=rl_arguments(settings, temperature, out),
+                args=rl_arguments(settings, temperature, out, router_aux(model, settings.router_aux)),
+                peft_config=lora_config(settings.lora),
                 train_dataset=Dataset.from_dict(
                     {"prompt": [""] * settings.prompts_per_step, "slot": list(range(settings.prompts_per_step))}
                 ),
@@ -267,7 +281,15 @@ def trainer_class() -> type[Any]:
                 else:
                     generation.old_logps = self._frozen_logps(self.model, rows)
             if self.settings.loss.kl_coef > 0:
-                generation.ref_logps = self._frozen_logps(self.ref_model, rows)
+                with self._adapters_off():
+                    generation.ref_logps = self._frozen_logps(self.ref_model or self.model, rows)
+
+        def _adapters_off(self) -> AbstractContextManager[Any]:
+            """With adapters, the reference policy is the model without them."""
+            if self.settings.lora is None:
+                return nullcontext()
+            off: AbstractContextManager[Any] = self.accelerator.unwrap_model(self.model).disable_adapter()
+            return off
 
         def _frozen_logps(self, model: Any, rows: Tensor) -> Tensor:
             """``[B, T−1]`` under a model, without gradient, in passes of the training size."""
@@ -275,14 +297,17 @@ def trainer_class() -> type[Any]:
             parts = []
             with torch.no_grad():
                 for part in rows.split(self.settings.per_device):
-                    logps, _, _ = self._logps(model, part)
+                    logps = self._logps(model, part)[0]
                     parts.append(torch.nn.functional.pad(logps, (0, width - logps.shape[1])).cpu())
             return torch.cat(parts)
 
         # ------------------------------------------------------------------------------------------ loss
 
-        def _logps(self, model: Any, rows: Tensor) -> tuple[Tensor, Tensor, Tensor]:
-            """Log-probabilities, entropies and mask ``[b, t−1]`` of some rows; position j is about token j + 1."""
+        def _logps(self, model: Any, rows: Tensor) -> tuple[Tensor, Tensor, Tensor, Tensor | None]:
+            """Log-probabilities, entropies and mask ``[b, t−1]`` of some rows; position j is about token j + 1.
+
+            Last comes the load-balancing loss of a mixture of experts; None for a dense model.
+            """
             batch = self.generation.batch
             index = rows.cpu().numpy()
             length = int(batch.attention[index].sum(axis=1).max())
@@ -292,13 +317,16 @@ def trainer_class() -> type[Any]:
             device = self.accelerator.device
             inputs = {name: value.to(device) for name, value in inputs.items()}
             with self.accelerator.autocast():
+                if self.aux_loss_enabled:
+                    inputs["output_router_logits"] = True
                 out = model(**inputs, labels=labels.to(device), fused_lm_head=True)
             entropy = out.entropy if out.entropy is not None else torch.zeros_like(out.log_probs)
-            return out.log_probs, entropy, mask[:, 1:].to(device)
+            balance = out.aux_loss if self.aux_loss_enabled else None
+            return out.log_probs, entropy, mask[:, 1:].to(device), balance
 
         def _compute_loss(self, model: Any, inputs: dict[str, Any]) -> Tensor:
             generation, rows = self.generation, inputs["row"].cpu()
-            logps, entropy, mask = self._logps(model, rows)
+            logps, entropy, mask, balance = self._logps(model, rows)
             width = logps.shape[1]
 
             def of_rows(stored: Tensor | None) -> Tensor | None:
@@ -323,7 +351,10 @@ def trainer_class() -> type[Any]:
                 self._note("policy/clip_low", parts.clip_low_fraction)
                 self._note("policy/clip_high", parts.clip_high_fraction)
                 self._note("policy/ratio", parts.ratio_mean)
-            return parts.loss
+            if balance is None:
+                return parts.loss
+            self._note("policy/router_aux", balance.detach())
+            return parts.loss + self.router_aux_loss_coef * balance / self.current_gradient_accumulation_steps
 
         def _note(self, name: str, value: Tensor) -> None:
             self._metrics["train"][name].append(float(value))

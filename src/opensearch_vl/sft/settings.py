@@ -8,6 +8,10 @@ from pydantic import Field, model_validator
 
 from opensearch_vl.config import Config
 
+ROUTER_AUX = 0.01
+"""Weight of the experts' load-balancing loss in the paper's runs of the 30B-A3B model (section 5). Its z-loss (1e-3) is
+Megatron's: transformers has none for this architecture, so it is not offered here."""
+
 
 class LoraSettings(Config):
     """Low-rank adapters instead of full fine-tuning (not in the paper; for machines that cannot hold the optimiser).
@@ -47,8 +51,9 @@ class SftSettings(Config):
         freeze_vision: Leave the vision tower as it is; the paper trains everything.
         group_by_length: Put examples of like length into a batch.
         lora: Adapters; None is full fine-tuning.
-        save_every: Steps between checkpoints; a multiple of `log_every`: a row of metrics is a mean over the steps after
-            the last one, and a resumed run knows of none before its checkpoint.
+        router_aux: Weight of the loss that balances the experts of a mixture; see `ROUTER_AUX`. Only for MoE models.
+        save_every: Steps between checkpoints; a multiple of `log_every`: a row of metrics is a mean over the steps from
+            the row before, and a resumed run knows of none before its checkpoint.
         log_every: Steps between rows of metrics.
         report_to: Trackers besides our own metrics file.
         seed: Of data order and dropout.
@@ -73,6 +78,7 @@ class SftSettings(Config):
     freeze_vision: bool = False
     group_by_length: bool = True
     lora: LoraSettings | None = None
+    router_aux: float = Field(default=ROUTER_AUX, ge=0)
     save_every: int = Field(default=500, gt=0)
     log_every: int = Field(default=10, gt=0)
     report_to: tuple[Literal["wandb", "tensorboard"], ...] = ()

@@ -25,7 +25,7 @@ from opensearch_vl.runs import RunFolder
 from opensearch_vl.sft.collate import Collator
 from opensearch_vl.sft.examples import Examples
 from opensearch_vl.sft.order import EpochOrder
-from opensearch_vl.sft.settings import SftSettings
+from opensearch_vl.sft.settings import LoraSettings, SftSettings
 
 _log = logging.getLogger(__name__)
 
@@ -94,9 +94,9 @@ def train_sft(
     if settings.threads is not None:
         torch.set_num_threads(settings.threads)
 
-    arguments = sft_arguments(settings, out)
     dtype = torch.bfloat16 if settings.precision == "bf16" else torch.float32
     model = AutoModelForImageTextToText.from_pretrained(settings.model, dtype=dtype, trust_remote_code=False)
+    arguments = sft_arguments(settings, out, router_aux(model, settings.router_aux))
     if settings.freeze_vision:
         model.model.visual.requires_grad_(False)
     lengths = [len(transcript) for transcript in examples.transcripts]
@@ -115,7 +115,7 @@ def train_sft(
         train_dataset=Dataset.from_dict({"index": list(range(len(lengths)))}),
         data_collator=Collator(examples.transcripts, Pixels(chat_format, store), chat_format.tokenizer.pad_token_id),
         processing_class=chat_format.tokenizer,
-        peft_config=_lora(settings),
+        peft_config=lora_config(settings.lora),
         callbacks=[run_callback(run, _KEPT.__contains__, chat_format, progress)],
     )
     trainer.remove_callback(PrinterCallback)  # it prints on stdout
@@ -136,8 +136,13 @@ def train_sft(
     )
 
 
-def sft_arguments(settings: SftSettings, out: Path) -> Any:
+def sft_arguments(settings: SftSettings, out: Path, router_aux: float | None = None) -> Any:
     """TRL's arguments for our settings.
+
+    Args:
+        settings: All of them.
+        out: The run folder's path.
+        router_aux: As the function of this name gives it.
 
     Raises:
         ConfigError: If the batch size does not divide into devices and passes.
@@ -172,6 +177,7 @@ def sft_arguments(settings: SftSettings, out: Path) -> Any:
         report_to=list(settings.report_to) or "none",
         seed=settings.seed,
         max_length=None,
+        router_aux_loss_coef=router_aux,
         remove_unused_columns=False,
         dataset_kwargs={"skip_prepare_dataset": True},
         dataloader_pin_memory=cuda_available(),
@@ -289,17 +295,22 @@ def _is_whole(checkpoint: Path) -> bool:
     return checkpoint.name.removeprefix("checkpoint-").isdigit()
 
 
-def _lora(settings: SftSettings) -> Any:
+def router_aux(model: Any, weight: float) -> float | None:
+    """Weight of the load-balancing loss for TRL: None for a model without a router to balance."""
+    return weight if hasattr(model.config.get_text_config(), "output_router_logits") else None
+
+
+def lora_config(lora: LoraSettings | None) -> Any:
     """PEFT's configuration, or None. Adapters go on every linear layer of the language model."""
-    if settings.lora is None:
+    if lora is None:
         return None
     from peft import LoraConfig
 
     return LoraConfig(
-        r=settings.lora.rank,
-        lora_alpha=settings.lora.alpha,
-        lora_dropout=settings.lora.dropout,
+        r=lora.rank,
+        lora_alpha=lora.alpha,
+        lora_dropout=lora.dropout,
         target_modules="all-linear",
-        exclude_modules=None if settings.lora.vision else r".*visual.*",
+        exclude_modules=None if lora.vision else r".*visual.*",
         task_type="CAUSAL_LM",
     )
