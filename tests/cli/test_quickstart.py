@@ -14,6 +14,7 @@ from opensearch_vl.cli import stages
 from opensearch_vl.cli.quickstart import why_not_train
 from opensearch_vl.cli.quickstart_settings import QuickstartSettings
 from opensearch_vl.config import load_config
+from opensearch_vl.images import ImageStore
 from opensearch_vl.runs import RunFolder, digest, read_records
 from opensearch_vl.types import QuestionRecord, RolloutRecord
 from opensearch_vl.wiki.tables import WikiFolder
@@ -199,7 +200,7 @@ def test_without_the_extra_the_short_version_is_made(made: tuple[Path, dict[str,
 
 
 def test_training_on_top_of_the_short_version(made: tuple[Path, dict[str, Any]]) -> None:
-    """A policy from nothing, fine-tuned, trained by GRPO, measured three times; resuming it repeats nothing."""
+    """A policy from nothing, fine-tuned, trained by GRPO, measured three times."""
     pytest.importorskip("torch")
     pytest.importorskip("trl")
     arguments = [part for part in SMALL if part != "--no-train"]
@@ -221,16 +222,25 @@ def test_training_on_top_of_the_short_version(made: tuple[Path, dict[str, Any]])
     for record in read_records(made[0] / "training" / "reinforced", RolloutRecord):
         assert all(wiki.resolve(name) is None for name in record.task.provenance.path)
 
+
+@pytest.mark.slow
+def test_resumed_training_repeats_nothing_and_the_policy_is_asked(made: tuple[Path, dict[str, Any]]) -> None:
+    pytest.importorskip("torch")
+    pytest.importorskip("trl")
+    arguments = [part for part in SMALL if part != "--no-train"]
+    training = json.loads(osvl("quickstart", "--out", str(made[0]), "--resume", *arguments).stdout)["training"]
     before = digest(made[0] / "training" / "rl")
     again = osvl("quickstart", "--out", str(made[0]), "--resume", *arguments)
     assert again.returncode == 0, again.stderr
     assert json.loads(again.stdout)["training"] == training and digest(made[0] / "training" / "rl") == before
 
-    record = next(read_records(made[0] / "training" / "questions", QuestionRecord))
-    picture = next((made[0] / "training" / "questions" / "images").rglob("*.png"))
-    question = record.task.question if record.task is not None else "What is this?"
+    records = read_records(made[0] / "training" / "questions", QuestionRecord)
+    record = next(record for record in records if record.task is not None)
+    assert record.task is not None
+    store = ImageStore(made[0] / "training" / "questions" / "images")
+    picture = next(store.root.rglob(f"{record.task.images[0].sha256}.*"))
     asked_it = osvl(
-        "ask", str(picture), question, "--model", str(made[0] / "training" / "rl" / "model"), "--wiki",
+        "ask", str(picture), record.task.question, "--model", str(made[0] / "training" / "rl" / "model"), "--wiki",
         str(made[0] / "wiki"), "--index", str(made[0] / "wiki" / "index"), "--set", "profile=miniature", "--set",
         "sampling.max_tokens=8", "--json",
     )  # fmt: skip

@@ -27,6 +27,7 @@ from opensearch_vl.images import ImageStore
 from opensearch_vl.questions.audit import audit_solvers
 from opensearch_vl.questions.build import BuildReport
 from opensearch_vl.questions.counterfactual import Cell, counterfactuals, solve_all
+from opensearch_vl.runs import RunFolder
 from opensearch_vl.scoring.judges import ExactJudge
 from opensearch_vl.scoring.metrics import Accuracy, accuracy
 from opensearch_vl.sft.synthesis import SynthesisReport, SynthesisSettings
@@ -112,8 +113,9 @@ class Pipeline:
         if train:
             from opensearch_vl.cli.learning import learn
 
-            folder = self.out / "training"
-            results.learning = learn(folder, world, settings.training, settings.seed, self._part, resume=self.resume)
+            folder, chosen, seed = self.out / "training", settings.training, settings.seed
+            with RunFolder(folder, chosen, {"seed": seed}, resume=self.resume):
+                results.learning = learn(folder, world, chosen, seed, self._part, resume=self.resume)
         return results
 
     def _wiki(self, dump: Path | None, images: Path | None) -> WikiFolder:

@@ -63,7 +63,6 @@ def rl_arguments(settings: RlSettings, temperature: float, out: Path, router_aux
         remove_unused_columns=False,
         disable_dropout=True,
         logging_steps=1,
-        logging_nan_inf_filter=False,
         save_steps=settings.save_every,
         save_total_limit=2,
         report_to=list(settings.report_to) or "none",

@@ -215,8 +215,8 @@ def run_callback(
                 return
             row = {name: value for name, value in logs.items() if kept(name)}
             row |= {name: None for name, value in row.items() if isinstance(value, float) and not isfinite(value)}
-            if self.num_dropped:
-                row["dropped_updates"] = self.num_dropped
+            if self.num_dropped:  # transformers puts a figure of its own in place of such a loss
+                row |= {"loss": None, "dropped_updates": self.num_dropped}
                 self.num_dropped = 0
             run.metric({"step": state.global_step, **row})
 
