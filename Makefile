@@ -6,7 +6,7 @@ STAMP := $(VENV)/.dev
 # Tests of the trainers need torch; override with TORCH=torch for a GPU build.
 TORCH ?= torch==2.13.0
 
-.PHONY: help test test-all lint types quickstart bench-agent bench-questions bench-train clean
+.PHONY: help test test-all lint types quickstart quickstart-train bench-agent bench-questions bench-train clean
 help:  ## list the targets
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 20
 
@@ -16,6 +16,11 @@ $(VENV)/bin/python:
 $(VENV)/.base: pyproject.toml | $(VENV)/bin/python
 	$(BIN)/pip install -q --disable-pip-version-check -e .
 	@touch $@
+
+$(VENV)/.train: pyproject.toml | $(VENV)/bin/python
+	$(BIN)/pip install -q --disable-pip-version-check '$(TORCH)'
+	$(BIN)/pip install -q --disable-pip-version-check -e '.[train]'
+	@touch $@ $(VENV)/.base
 
 $(STAMP): pyproject.toml | $(VENV)/bin/python
 	$(BIN)/pip install -q --disable-pip-version-check '$(TORCH)'
@@ -38,14 +43,17 @@ test-all: $(STAMP) lint types  ## the slow tests as well
 quickstart: $(VENV)/.base  ## the whole recipe on the miniature encyclopedia
 	$(BIN)/osvl quickstart --out runs/quickstart --resume
 
+quickstart-train: $(VENV)/.train  ## the same, and a miniature policy trained and measured on top
+	$(BIN)/osvl quickstart --out runs/quickstart --resume
+
 bench-agent: $(STAMP)  ## rollout engine, dialect, scrubber, image search, OCR; SIZE=small
 	$(BIN)/python benchmarks/bench_agent.py
 
 bench-questions: $(STAMP)  ## yield, shortcuts, kills and speed of question building; SIZE=small
 	$(BIN)/python benchmarks/bench_questions.py
 
-bench-train: $(STAMP)  ## training: learning, share of the method, rollouts, speed next to TRL; SIZE=small
-	$(BIN)/python benchmarks/bench_train.py
+bench-train: $(STAMP)  ## training: rollouts, speed next to TRL, share of the method, learning; PARTS="rollouts …"; SIZE=small
+	$(BIN)/python benchmarks/bench_train.py $(PARTS)
 
 clean:  ## remove the virtual environment and caches
 	rm -rf $(VENV) .mypy_cache .ruff_cache .pytest_cache

@@ -1,17 +1,27 @@
-"""Measures training: what the method costs, how well rollouts overlap, and how fast they are next to TRL's tool loop.
+"""Measures training: what the method costs, how well rollouts overlap, how fast they are next to TRL's tool loop, and
+what is learnt.
 
-    python benchmarks/bench_train.py            # some minutes on two cores, in an environment with the [train] extra
-    SIZE=small python benchmarks/bench_train.py # under a minute
+    python benchmarks/bench_train.py                   # all parts; learning takes nearly all of the time
+    python benchmarks/bench_train.py rollouts method   # some parts: rollouts, trl, method, learning
+    SIZE=small python benchmarks/bench_train.py        # all parts on next to nothing: shows that they run, not more
 
-Figures go to `benchmarks/results/train.json` by name; figures of other parts that are already there are kept.
+In an environment with the [train] extra. Figures go to `benchmarks/results/train.json` by name; those of parts that did
+not run are kept.
 
-* `method_share_of_step`: processor time in fatal step, masks, advantages and loss, over that of a whole training step.
-* `rollout_over_bound`: wall-clock time of a generation of rollouts with tools that take 300 ms, over the larger of its
-  decoding alone and its longest chain of tools. The tools' delays are real; decoding is measured with instant tools.
-* `tokens_per_s_over_trl`: sampled tokens per second of processor time with instant tools, over those of TRL's turns:
-  its own tool loop with the same checkpoint, turns and tokens per turn; without pictures on both sides.
+* `rollout_over_bound` (rollouts): wall-clock time of a generation of rollouts with tools that take 300 ms, over the
+  larger of its decoding alone and its longest chain of tools. The tools' delays are real; decoding is measured with
+  instant tools.
+* `tokens_per_s_over_trl` (trl; runs `rollouts` too): sampled tokens per second of processor time with instant tools,
+  over those of TRL's turns: its own tool loop with the same checkpoint, turns and tokens per turn; without pictures on
+  both sides.
+* `method_share_of_step` (method): processor time in fatal step, masks, advantages and loss, over that of a whole
+  training step.
+* `sft_pass1`, `sft_seconds`, `pixels_zeroed_drop`, `grpo_gain_points` (learning): see `bench_learning.py`, which this
+  runs on two miniature encyclopedias, questions and expert trajectories made as the quickstart makes them. `--work DIR`
+  keeps them; options after `--` go to `bench_learning.py`.
 """
 
+import argparse
 import asyncio
 import json
 import os
@@ -33,6 +43,8 @@ import torch  # noqa: E402
 import transformers  # noqa: E402
 
 from opensearch_vl.agent.transcript import ChatFormat  # noqa: E402
+from opensearch_vl.cli import stages, wiring  # noqa: E402
+from opensearch_vl.cli.quickstart_settings import TrainingSettings  # noqa: E402
 from opensearch_vl.images import ImageStore  # noqa: E402
 from opensearch_vl.rl import trainer  # noqa: E402
 from opensearch_vl.rl.rollout_policy import LocalPolicy, PolicyChat, load_policy  # noqa: E402
@@ -203,29 +215,96 @@ def bench_method(setting: Setting, figures: dict[str, float]) -> None:
     figures["method_share_of_step"] = spent["method"] / whole
 
 
+LEARNING = {"pages": 300, "num": 8, "heldout_pages": 200, "heldout_num": 4} if SMALL else {"pages": 2000, "num": None}
+SMALL_LEARNING = [
+    *("--seeds", "1", "--samples", "1", "--limit", "4"),
+    *(part for setting in ("max_steps=3", "batch_size=4", "per_device=4", "log_every=1", "save_every=1")
+      for part in ("--sft-set", setting)),
+    *(part for setting in ("steps=1", "prompts_per_step=2", "group_size=2", "per_device=4", "save_every=1")
+      for part in ("--rl-set", f"rl.{setting}")),
+    *("--rl-set", "agent.sampling.max_tokens=8"),
+]  # fmt: skip
+
+
+def bench_learning(work: Path, options: list[str]) -> None:
+    """Make the data, then run `bench_learning.py` on it; it writes its figures itself."""
+    shape = {name: value for name, value in LEARNING.items() if name != "pages"}
+    settings = TrainingSettings.model_validate({"heldout_num": 200, **shape})
+    sides = {"train": (0, LEARNING["pages"], settings.num), "held": (1, settings.heldout_pages, settings.heldout_num)}
+
+    def silent(done: int, total: int) -> None:
+        return None
+
+    for side, (seed, pages, num) in sides.items():
+        folder = work / side
+        wiki = stages.miniature_wiki(folder / "export", folder / "wiki", pages=pages, seed=seed, advance=silent)
+        one = wiring.local_world(wiki.root)
+        # lettering is read for the held-out side only: its enhancement subset is what is measured without pixels
+        build = stages.build_question_run(
+            one, folder / "questions", settings.questions, seed=seed, num=num, resume=True, advance=silent,
+            ocr=side == "held" and not SMALL,
+        )  # fmt: skip
+        if side == "train":
+            stages.roll_out_expert(
+                build.tasks, one, folder / "trajectories", settings.synthesis, agent=settings.agent,
+                noise=settings.noise, pictures=folder / "questions" / "images", resume=True, advance=silent,
+            )  # fmt: skip
+    train, held = work / "train", work / "held"
+    paths = {
+        "trajectories": train / "trajectories", "questions": train / "questions", "wiki": train / "wiki",
+        "index": train / "wiki" / "index", "heldout": held / "questions", "heldout-wiki": held / "wiki",
+        "heldout-index": held / "wiki" / "index", "work": work / "learning",
+    }  # fmt: skip
+    command = [sys.executable, str(ROOT / "benchmarks" / "bench_learning.py")]
+    command += [part for name, path in paths.items() for part in (f"--{name}", str(path))]
+    subprocess.run([*command, *(SMALL_LEARNING if SMALL else []), *options], check=True)
+
+
+PARTS = {"rollouts": bench_rollouts, "trl": bench_trl, "method": bench_method}
+
+
 def main() -> None:
+    arguments, options = sys.argv[1:], []
+    if "--" in arguments:
+        place = arguments.index("--")
+        arguments, options = arguments[:place], arguments[place + 1 :]
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("parts", nargs="*", choices=[[], *PARTS, "learning"], help="what to run; default: all")
+    parser.add_argument("--work", type=Path, help="folder for the data of `learning`; default: a temporary one")
+    chosen = parser.parse_args(arguments)
+    parts = set(chosen.parts or [*PARTS, "learning"])
+    parts |= {"rollouts"} if "trl" in parts else set()
     warnings.simplefilter("ignore")
     transformers.utils.logging.disable_progress_bar()
     transformers.utils.logging.set_verbosity_error()
     torch.set_num_threads(THREADS)
-    figures: dict[str, float] = {}
-    started = time.perf_counter()
     with tempfile.TemporaryDirectory() as folder:
-        setting = Setting(Path(folder))
-        for part in (bench_rollouts, bench_trl, bench_method):
-            part(setting, figures)
+        if parts & set(PARTS):
+            figures: dict[str, float] = {}
+            started = time.perf_counter()
+            setting = Setting(Path(folder))
+            for name, part in PARTS.items():
+                if name in parts:
+                    part(setting, figures)
+            write(figures, time.perf_counter() - started)
+        if "learning" in parts:
+            bench_learning(chosen.work or Path(folder) / "learning", options)
+
+
+def write(figures: dict[str, float], seconds: float) -> None:
     file = ROOT / "benchmarks" / "results" / "train.json"
-    kept = json.loads(file.read_text())["figures"] if file.exists() else {}
+    kept = json.loads(file.read_text()) if file.exists() else {"figures": {}}
     result = {
-        "figures": {**kept, **{name: round(value, 4) for name, value in figures.items()}},
+        **kept,
+        "figures": {**kept["figures"], **{name: round(value, 4) for name, value in figures.items()}},
         "size": "small" if SMALL else "full",
-        "seconds": round(time.perf_counter() - started, 1),
+        "seconds": round(seconds, 1),
         "commit": subprocess.run(["git", "rev-parse", "HEAD"], cwd=ROOT, capture_output=True, text=True).stdout.strip(),
         "machine": {
             "cores": os.cpu_count(), "processor": platform.machine(), "python": platform.python_version(),
             "torch": torch.__version__, "threads": THREADS,
         },
-        "command": ("SIZE=small " if SMALL else "") + "python benchmarks/bench_train.py",
+        "command": " ".join(["SIZE=small"] * SMALL + ["python", "benchmarks/bench_train.py", *sys.argv[1:]]),
     }  # fmt: skip
     file.parent.mkdir(parents=True, exist_ok=True)
     file.write_text(json.dumps(result, indent=2) + "\n")

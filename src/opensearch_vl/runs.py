@@ -155,12 +155,11 @@ class RunFolder:
 
         A resumed training run goes on from its last checkpoint; rows written after it would otherwise come twice.
         """
-        file = self.path / "metrics.jsonl"
-        if file.exists():
-            rows = [row for row in read_json_lines(file) if keep(row)]
-            _write_atomic(
-                file, "".join(json.dumps(row, ensure_ascii=False, separators=(",", ":")) + "\n" for row in rows)
-            )
+        _keep_lines(self.path / "metrics.jsonl", keep)
+
+    def keep_records(self, keep: Callable[[dict[str, Any]], bool]) -> None:
+        """Drop the records for which `keep` is false, and forget that they were done; see `keep_metrics`."""
+        self.done = {row["id"] for row in _keep_lines(self.path / "records.jsonl", keep)}
 
     def write_manifest(self, **facts: Any) -> None:
         """Merge `facts` into `manifest.json` and write it atomically."""
@@ -338,6 +337,18 @@ def _append_line(file: Path, row: dict[str, Any]) -> None:
             os.close(fd)
 
     _guard_write(file, write)
+
+
+def _keep_lines(file: Path, keep: Callable[[dict[str, Any]], bool]) -> list[dict[str, Any]]:
+    """Drop the lines of a JSONL file for which `keep` is false; returns the others. The file is replaced as a whole."""
+    if not file.exists():
+        return []
+    rows = list(read_json_lines(file))
+    kept = [row for row in rows if keep(row)]
+    if len(kept) < len(rows):
+        lines = (json.dumps(row, ensure_ascii=False, separators=(",", ":")) + "\n" for row in kept)
+        _write_atomic(file, "".join(lines))
+    return kept
 
 
 def _write_atomic(file: Path, text: str) -> None:

@@ -3,18 +3,30 @@
 import bz2
 import itertools
 import json
+import os
 from pathlib import Path
 from typing import Any
 
 import pytest
-from cli_runner import osvl
+from cli_runner import SRC, osvl
 
-from opensearch_vl.cli.pipeline import QuickstartSettings
+from opensearch_vl.cli import stages
+from opensearch_vl.cli.quickstart import why_not_train
+from opensearch_vl.cli.quickstart_settings import QuickstartSettings
 from opensearch_vl.config import load_config
+from opensearch_vl.images import ImageStore
 from opensearch_vl.runs import RunFolder, digest, read_records
 from opensearch_vl.types import QuestionRecord, RolloutRecord
+from opensearch_vl.wiki.tables import WikiFolder
 
-SMALL = ("--pages", "300", "--set", "num=5", "--set", "synthesis.samples=1", "--json")
+TRAINING = (
+    "num=6", "heldout_pages=150", "heldout_num=4", "synthesis.samples=1", "noise=0", "agent.sampling.max_tokens=8",
+    "shape.vocab_size=400", "shape.hidden=64", "shape.layers=2", "shape.heads=2", "shape.kv_heads=1",
+    "sft.max_steps=3", "sft.batch_size=2", "sft.per_device=2", "sft.save_every=1", "sft.log_every=1",
+    "rl.steps=2", "rl.prompts_per_step=2", "rl.group_size=2", "rl.per_device=4", "rl.save_every=1",
+)  # fmt: skip
+SMALL = ("--pages", "300", "--set", "num=5", "--set", "synthesis.samples=1", "--json", "--no-train")
+SMALL += tuple(part for setting in TRAINING for part in ("--set", f"training.{setting}"))
 
 
 @pytest.fixture(scope="module")
@@ -28,6 +40,7 @@ def made(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, dict[str, Any]
 
 def test_the_summary_has_the_promised_figures(made: tuple[Path, dict[str, Any]]) -> None:
     out, summary = made
+    assert summary["training"] is None and summary["training_skipped"] == "--no-train."
     assert summary["questions"] == 5 and summary["ungrounded"] == 0
     assert summary["expert"]["scored"] == summary["expert_blinded"]["scored"] == 5
     assert summary["expert_blinded"]["correct"] == 0
@@ -146,7 +159,8 @@ def test_a_folder_is_resumed_only_as_it_was_begun(made: tuple[Path, dict[str, An
 
 
 def test_one_process_at_a_time(made: tuple[Path, dict[str, Any]]) -> None:
-    settings = load_config(QuickstartSettings, None, [f"pages={SMALL[1]}", SMALL[3], SMALL[5]])
+    overrides = [value for option, value in itertools.pairwise(SMALL) if option == "--set"]
+    settings = load_config(QuickstartSettings, None, [f"pages={SMALL[1]}", *overrides])
     with RunFolder(made[0], settings, resume=True):
         refused = osvl("quickstart", "--out", str(made[0]), "--resume", *SMALL)
     assert refused.returncode == 1 and "Another process" in refused.stderr
@@ -158,3 +172,77 @@ def test_a_damaged_export_is_used_as_far_as_it_goes_and_said(made: tuple[Path, d
     settings = ("--set", "num=1", "--set", "synthesis.samples=1")
     done = osvl("quickstart", "--dump", str(tmp_path / "half.xml"), "--out", str(tmp_path / "out"), *settings)
     assert done.returncode == 3 and "breaks off" in done.stderr
+
+
+def test_why_training_is_left_out(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(stages, "missing_extra", lambda: "torch")
+    assert why_not_train(True, None) == (
+        "torch is not installed. pip install 'opensearch-vl[train]', then the same command with --resume."
+    )
+    assert "second miniature" in why_not_train(True, Path("dump.xml"))
+    monkeypatch.setattr(stages, "missing_extra", lambda: None)
+    assert why_not_train(True, None) == ""
+
+
+def test_without_the_extra_the_short_version_is_made(made: tuple[Path, dict[str, Any]], tmp_path: Path) -> None:
+    """The command says in one line what it skips, and ends well."""
+    (tmp_path / "sitecustomize.py").write_text(
+        "import importlib.util as u\nfound = u.find_spec\n"
+        "u.find_spec = lambda name, package=None: None if name == 'trl' else found(name, package)\n"
+    )
+    arguments = [part for part in SMALL if part != "--no-train"]
+    path = f"{tmp_path}{os.pathsep}{SRC}"
+    done = osvl("quickstart", "--out", str(made[0]), "--resume", *arguments, PYTHONPATH=path)
+    assert done.returncode == 0, done.stderr
+    assert json.loads(done.stdout)["training"] is None
+    said = [line for line in done.stderr.splitlines() if "skipped" in line]
+    assert len(said) == 1 and "pip install 'opensearch-vl[train]'" in said[0]
+
+
+def test_training_on_top_of_the_short_version(made: tuple[Path, dict[str, Any]]) -> None:
+    """A policy from nothing, fine-tuned, trained by GRPO, measured three times."""
+    pytest.importorskip("torch")
+    pytest.importorskip("trl")
+    arguments = [part for part in SMALL if part != "--no-train"]
+    done = osvl("quickstart", "--out", str(made[0]), "--resume", *arguments)
+    assert done.returncode == 0, done.stderr
+    assert done.stdout.count("\n") == 1
+    summary = json.loads(done.stdout)
+    training = summary["training"]
+    assert training["questions"] == 6 and training["sft"]["steps"] == 3 and training["rl"]["rollouts"] == 8
+    assert list(training["heldout"]) == ["untrained", "tuned", "reinforced"]
+    asked = 4 - training["heldout_shared_names"]
+    assert all(point["scored"] + point["unscored"] == asked > 0 for point in training["heldout"].values())
+    sft, rl = training["curves"]["sft"], training["curves"]["rl"]
+    assert sft["step"] == [1, 2, 3] and sft["loss"][0] > sft["loss"][2] > 0 and len(sft["token accuracy"]) == 3
+    assert rl["step"] == [1, 2] and all(len(rl[name]) == 2 for name in ("reward", "accuracy", "fatal rate"))
+    html = (made[0] / "report.html").read_text(encoding="utf-8")
+    assert "policy after GRPO, held-out entities" in html and html.count("<svg") >= 3
+    wiki = WikiFolder(made[0] / "wiki")
+    for record in read_records(made[0] / "training" / "reinforced", RolloutRecord):
+        assert all(wiki.resolve(name) is None for name in record.task.provenance.path)
+
+
+@pytest.mark.slow
+def test_resumed_training_repeats_nothing_and_the_policy_is_asked(made: tuple[Path, dict[str, Any]]) -> None:
+    pytest.importorskip("torch")
+    pytest.importorskip("trl")
+    arguments = [part for part in SMALL if part != "--no-train"]
+    training = json.loads(osvl("quickstart", "--out", str(made[0]), "--resume", *arguments).stdout)["training"]
+    before = digest(made[0] / "training" / "rl")
+    again = osvl("quickstart", "--out", str(made[0]), "--resume", *arguments)
+    assert again.returncode == 0, again.stderr
+    assert json.loads(again.stdout)["training"] == training and digest(made[0] / "training" / "rl") == before
+
+    records = read_records(made[0] / "training" / "questions", QuestionRecord)
+    record = next(record for record in records if record.task is not None)
+    assert record.task is not None
+    store = ImageStore(made[0] / "training" / "questions" / "images")
+    picture = next(store.root.rglob(f"{record.task.images[0].sha256}.*"))
+    asked_it = osvl(
+        "ask", str(picture), record.task.question, "--model", str(made[0] / "training" / "rl" / "model"), "--wiki",
+        str(made[0] / "wiki"), "--index", str(made[0] / "wiki" / "index"), "--set", "profile=miniature", "--set",
+        "sampling.max_tokens=8", "--json",
+    )  # fmt: skip
+    ending = json.loads(asked_it.stdout)["termination"]  # hardly trained: it babbles, but it ends as it should
+    assert ending in ("answered", "turns", "fatal", "tokens") and asked_it.returncode == (ending != "answered")

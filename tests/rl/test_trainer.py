@@ -1,7 +1,9 @@
 """The trainer end to end on a tiny policy: pixels reach the loss, resumes are exact, odd rollouts are counted."""
 
 import json
+from collections import Counter
 from collections.abc import Sequence
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -20,7 +22,7 @@ from opensearch_vl.images import ImageStore  # noqa: E402
 from opensearch_vl.protocols import JudgedCase, Message, QueryScore, Reply, Sampling, ToolSchema  # noqa: E402
 from opensearch_vl.rl.arguments import rl_arguments  # noqa: E402
 from opensearch_vl.rl.batch import make_batch  # noqa: E402
-from opensearch_vl.rl.loss import LossSettings  # noqa: E402
+from opensearch_vl.rl.loss import LossSettings, policy_loss  # noqa: E402
 from opensearch_vl.rl.rollouts import Scene, roll_out, tasks_of_step  # noqa: E402
 from opensearch_vl.rl.settings import RlSettings  # noqa: E402
 from opensearch_vl.rl.trainer import train_rl, trainer_class  # noqa: E402
@@ -28,6 +30,7 @@ from opensearch_vl.runs import RunFolder, digest, read_records  # noqa: E402
 from opensearch_vl.scoring.judges import ExactJudge  # noqa: E402
 from opensearch_vl.scoring.score import RewardSettings  # noqa: E402
 from opensearch_vl.scoring.score import Scored as RolloutScore  # noqa: E402
+from opensearch_vl.sft.settings import LoraSettings  # noqa: E402
 from opensearch_vl.types import RewardParts, RolloutRecord, Sampled, Trajectory, Usage, Verdict  # noqa: E402
 
 pytestmark = pytest.mark.filterwarnings("ignore")  # third-party deprecations inside the training libraries
@@ -96,6 +99,14 @@ class Scripted:
         return ScriptedTalk(self.chat, script)
 
 
+@dataclass
+class Odd:
+    """Tokens with a log-probability of their own."""
+
+    ids: list[int]
+    logprob: float
+
+
 class ScriptedTalk:
     name = "scripted"
 
@@ -122,12 +133,19 @@ class ScriptedTalk:
         else:
             self.tape.add_messages(messages[self.num_read + 1 :])
         self.num_read = len(messages)
-        ids = turn if isinstance(turn, list) else [*self.chat.encode_text(turn), self.chat.im_end]
-        sampled = Sampled(prompt_len=len(self.tape.prompt()), token_ids=tuple(ids), logprobs=tuple([-1.0] * len(ids)))
-        text = turn if isinstance(turn, str) else ""
+        odd = turn if isinstance(turn, Odd) else Odd(turn if isinstance(turn, list) else self.ids_of(turn), -1.0)
+        ids = odd.ids
+        sampled = Sampled(
+            prompt_len=len(self.tape.prompt()), token_ids=tuple(ids), logprobs=tuple([odd.logprob] * len(ids))
+        )
+        spoken = ids[:-1] if isinstance(turn, Odd) else []
+        text = turn if isinstance(turn, str) else self.chat.tokenizer.decode(spoken)
         if not set(ids) & set(self.chat.banned):
             self.tape.add_reply(text, sampled)
         return Reply(content=text, usage=Usage(), sampled=sampled)
+
+    def ids_of(self, text: str) -> list[int]:
+        return [*self.chat.encode_text(text), self.chat.im_end]
 
 
 def says(entity: world.Entity, blurred: bool) -> list[str]:
@@ -218,6 +236,49 @@ def test_a_killed_run_resumes_to_the_same_digest(
     if minibatches == 2:  # the second update of a generation is off-policy, the first is not
         assert rows[0]["policy/ratio"] == pytest.approx(1.0, abs=1e-5)
         assert rows[1]["policy/ratio"] != pytest.approx(1.0, abs=1e-5)
+
+
+# ------------------------------------------------------------------------------------ adapters and mixtures
+
+
+def test_adapters_are_trained_rolled_out_and_merged(
+    checkpoint: Path,
+    chat: ChatFormat,
+    store: ImageStore,
+    entities: list[world.Entity],
+    tmp_path: Path,
+    monkeypatch: Any,
+) -> None:
+    monkeypatch.setattr("opensearch_vl.rl.rollouts.score_rollout", reward_by_first_token)
+    tasks = [world.task_of(entity, blurred=False) for entity in entities]
+    config = settings(
+        checkpoint, lora=LoraSettings(rank=4, alpha=8), steps=3, learning_rate=1e-1, loss=LossSettings(kl_coef=0.01)
+    )
+    report = train(config, scene_of(chat, store, entities), tasks, tmp_path)
+    rows = metrics(tmp_path)
+    assert all(row["policy/sampling_gap"] < 1e-4 for row in rows)  # rollouts see the adapters that are trained
+    assert rows[0]["policy/kl"] == pytest.approx(0, abs=1e-6) and rows[-1]["policy/kl"] > 1e-6
+    before = transformers.AutoModelForImageTextToText.from_pretrained(checkpoint).state_dict()
+    after = transformers.AutoModelForImageTextToText.from_pretrained(report.model).state_dict()
+    changed = {name for name in before if not torch.equal(before[name], after[name])}
+    assert before.keys() == after.keys() and changed
+    assert not [name for name in changed if "visual" in name or "embed_tokens" in name]
+    assert (tmp_path / "adapter" / "adapter_config.json").exists()
+
+
+def test_experts_of_a_mixture_are_balanced(
+    moe_checkpoint: Path, chat: ChatFormat, store: ImageStore, entities: list[world.Entity], tmp_path: Path
+) -> None:
+    tasks = [world.task_of(entity, blurred=False) for entity in entities]
+    losses = {}
+    for weight in (0.0, 0.5):
+        config = settings(moe_checkpoint, router_aux=weight, steps=1, per_device=2, mode="vanilla")
+        train(config, scene_of(chat, store, entities), tasks, tmp_path / str(weight))
+        losses[weight] = metrics(tmp_path / str(weight))[0]
+    assert losses[0.0]["policy/sampling_gap"] < 1e-4 and "policy/router_aux" not in losses[0.0]
+    balance = losses[0.5]["policy/router_aux"]
+    assert balance >= 0.9  # 1 for each layer's worth of perfectly even routing
+    assert losses[0.5]["loss"] - losses[0.0]["loss"] == pytest.approx(0.5 * balance, rel=0.01)
 
 
 # ----------------------------------------------------------------------------------- pixels reach the loss
@@ -313,6 +374,75 @@ def test_odd_rollouts_are_counted_and_the_loss_stays_finite(
     assert by_sample[1].training.relative < 0
     assert sum(by_sample[1].training.trained_tokens) == 0
     assert sum(by_sample[0].training.trained_tokens) > 0
+
+
+def not_numbers(chat: ChatFormat, text: str) -> "Odd":
+    return Odd([*chat.encode_text(text), chat.im_end], float("nan"))
+
+
+def test_groups_without_anything_to_learn_from_change_no_weight(
+    checkpoint: Path, chat: ChatFormat, store: ImageStore, entities: list[world.Entity], tmp_path: Path
+) -> None:
+    """A group that is masked whole, one with one scored member, and one with a reward that is no number."""
+    right, wrong = says(entities[0], False), ["<think>I guess.</think><response>1200</response>"]
+    bad_call = ["<think>x</think><tool_call>{"] * 5
+    scripts = [
+        *[bad_call, [[], [], []], bad_call],  # all fatal at step 0: f = 0, nothing to train on
+        *[right, [None], [not_numbers(chat, wrong[0])]],  # one scored; a server that is gone; NaN log-probabilities
+        *[right, [*right[:2], [chat.image_pad]], [None]],  # one scored by a judge without a number; a picture too many
+    ]
+
+    class NoNumber(ExactJudge):
+        async def query(self, case: JudgedCase, trajectory: Trajectory) -> QueryScore:
+            return QueryScore(float("nan")) if case.question == "?" else await super().query(case, trajectory)
+
+    tasks = [world.task_of(entity, False) for entity in entities[:3]]
+    order = tasks_of_step(3, 3, 0, 0)
+    tasks[order[2]] = tasks[order[2]].model_copy(update={"question": "?"})
+    config = settings(checkpoint, prompts_per_step=3, group_size=3, per_device=9, steps=1)
+    report = train(config, scene_of(chat, store, entities, NoNumber()), tasks, tmp_path, Scripted(chat, scripts))
+    row = metrics(tmp_path)[0]
+    assert row["loss"] == 0 and row["grad_norm"] == 0 and all(np.isfinite(value) for value in row.values())
+    assert row["groups/flat"] == pytest.approx(1 / 3) and row["groups/small"] == pytest.approx(2 / 3)
+    assert row["fatal/rate"] == pytest.approx(3 / 9) and row["unscored"] == pytest.approx(5 / 9)
+    assert report.num_unscored == 5
+    reasons = Counter(record.reason for record in read_records(tmp_path, RolloutRecord))
+    assert reasons == {
+        "": 4,
+        "ended by error": 2,
+        "log-probabilities that are no numbers": 1,
+        "judge silent": 1,
+        "tokens that do not fit together": 1,
+    }
+    before = transformers.AutoModelForImageTextToText.from_pretrained(checkpoint).state_dict()
+    after = transformers.AutoModelForImageTextToText.from_pretrained(report.model).state_dict()
+    assert all(torch.equal(before[name], after[name]) for name in before)
+
+
+def test_an_update_that_is_not_finite_is_dropped(
+    checkpoint: Path,
+    chat: ChatFormat,
+    store: ImageStore,
+    entities: list[world.Entity],
+    tmp_path: Path,
+    monkeypatch: Any,
+) -> None:
+    monkeypatch.setattr("opensearch_vl.rl.rollouts.score_rollout", reward_by_first_token)
+    calls = []
+
+    def broken(*args: Any, **kwargs: Any) -> Any:
+        parts = policy_loss(*args, **kwargs)
+        calls.append(1)
+        return replace(parts, loss=parts.loss * torch.nan) if len(calls) == 1 else parts
+
+    monkeypatch.setattr("opensearch_vl.rl.trainer.policy_loss", broken)
+    tasks = [world.task_of(entity, blurred=False) for entity in entities]
+    report = train(settings(checkpoint, per_device=4), scene_of(chat, store, entities), tasks, tmp_path)
+    rows = metrics(tmp_path)
+    assert [row.get("dropped_updates") for row in rows] == [1, None]
+    assert rows[0]["loss"] is None and np.isfinite(rows[1]["loss"]) and rows[1]["policy/ratio"] == pytest.approx(1)
+    after = transformers.AutoModelForImageTextToText.from_pretrained(report.model).state_dict()
+    assert all(bool(weight.isfinite().all()) for weight in after.values())
 
 
 @pytest.mark.parametrize(("silent", "unscored"), [(2, 0), (100, 2)])

@@ -188,6 +188,47 @@ def test_adapters_are_merged_into_an_ordinary_checkpoint(
     assert (tmp_path / "run" / "adapter" / "adapter_config.json").exists()
 
 
+def test_experts_of_a_mixture_are_balanced(
+    moe_checkpoint: Path, chat: ChatFormat, examples: Examples, store: ImageStore, tmp_path: Path
+) -> None:
+    losses = []
+    for weight in (0.0, 0.5):
+        config = settings(moe_checkpoint, router_aux=weight, max_steps=1)
+        losses.append(train(config, chat, examples, store, tmp_path / str(weight)).loss)
+    assert 0.5 * 0.9 <= losses[1] - losses[0] <= 0.5 * 2.1  # two of four experts a token: 2 when the routing is even
+
+
+def test_the_checkpoint_is_used_by_plain_transformers(
+    checkpoint: Path, chat: ChatFormat, examples: Examples, store: ImageStore, tmp_path: Path
+) -> None:
+    """What transformers generates greedily after a picture and a question is what our own decoder gives."""
+    from opensearch_vl.protocols import Sampling
+    from opensearch_vl.rl.decoding import Decoder, Request
+    from opensearch_vl.rl.memory import Memory
+    from opensearch_vl.rl.rollout_policy import stop_ids
+
+    report = train(settings(checkpoint, max_steps=20), chat, examples, store, tmp_path / "run")
+    model = transformers.AutoModelForImageTextToText.from_pretrained(report.model).eval()
+    tokenizer = transformers.AutoTokenizer.from_pretrained(report.model)
+    processor = transformers.Qwen2VLImageProcessorPil.from_pretrained(report.model)
+    task = world.records(store, 1)[0].task
+    ids, images = chat.encode(world.Rendering().opening(task.view()))
+    ids += chat.generation_prompt()
+    shown = processor([store.open(image) for image in images], return_tensors="pt")
+    prompt = torch.tensor([ids])
+    out = model.generate(
+        input_ids=prompt, attention_mask=torch.ones_like(prompt), mm_token_type_ids=(prompt == chat.image_pad).long(),
+        pixel_values=shown["pixel_values"], image_grid_thw=shown["image_grid_thw"], max_new_tokens=24, do_sample=False,
+    )  # fmt: skip
+    theirs = out[0, len(ids) :].tolist()
+    assert len(set(theirs)) > 3 and tokenizer.decode(theirs).startswith("<think>")
+    ours: list[Any] = []
+    decoder = Decoder(model, Pixels(chat, store), stop_ids(chat))
+    request = Request(ids, images, Sampling(temperature=0.0, max_tokens=24), 0, Memory())
+    decoder.run([request], lambda index, sampled: ours.append(sampled))
+    assert list(ours[0].token_ids) == theirs
+
+
 def test_gradient_checkpointing_and_a_frozen_vision_tower(
     checkpoint: Path, chat: ChatFormat, examples: Examples, store: ImageStore, tmp_path: Path
 ) -> None:
@@ -230,6 +271,35 @@ def test_a_batch_that_does_not_divide_is_refused(tmp_path: Path, monkeypatch: An
     monkeypatch.setenv("WORLD_SIZE", "3")
     with pytest.raises(ConfigError, match="256 is not a multiple"):
         sft_arguments(SftSettings(model="x"), tmp_path)
+
+
+def test_rows_of_metrics_end_at_checkpoints() -> None:
+    with pytest.raises(ValueError, match="multiple of log_every 4"):
+        SftSettings(save_every=6, log_every=4)
+    assert SftSettings(save_every=8, log_every=4).save_every == 8
+
+
+def test_an_update_that_is_not_finite_is_dropped_and_counted(
+    checkpoint: Path, chat: ChatFormat, examples: Examples, store: ImageStore, tmp_path: Path, monkeypatch: Any
+) -> None:
+    config = settings(checkpoint, max_steps=3)
+    calls = []
+
+    def broken(self: Collator, rows: Any) -> Any:
+        batch = original(self, rows)
+        calls.append(1)
+        if len(calls) == 2:
+            batch["pixel_values"] = torch.full_like(batch["pixel_values"], torch.nan)
+        return batch
+
+    original = Collator.__call__
+    monkeypatch.setattr(Collator, "__call__", broken)
+    report = train(config, chat, examples, store, tmp_path / "run")
+    rows = [json.loads(line, parse_constant=pytest.fail) for line in (tmp_path / "run" / "metrics.jsonl").open()]
+    assert [row.get("dropped_updates") for row in rows] == [None, 1, None]
+    assert rows[1]["loss"] is None and rows[2]["loss"] < rows[0]["loss"]
+    weights = transformers.AutoModelForImageTextToText.from_pretrained(report.model).state_dict()
+    assert all(bool(weight.isfinite().all()) for weight in weights.values())
 
 
 def test_no_checkpoint_means_a_fresh_start(tmp_path: Path) -> None:

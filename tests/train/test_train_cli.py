@@ -12,6 +12,7 @@ pytest.importorskip("torch")
 pytest.importorskip("trl")
 
 import synthetic_world as world
+from training_fixtures import make_runs
 
 from opensearch_vl.cli import ask, model, train
 from opensearch_vl.errors import ConfigError, DataError, RunExists
@@ -22,7 +23,7 @@ from opensearch_vl.sft.synthesis import describe
 from opensearch_vl.sft.trajectory_config import TrajectoryConfig
 from opensearch_vl.tools.toolbox import Toolbox
 from opensearch_vl.tools.visual import CropTool, SharpenTool
-from opensearch_vl.types import QuestionRecord, RolloutRecord
+from opensearch_vl.types import RolloutRecord
 
 pytestmark = pytest.mark.filterwarnings("ignore")  # third-party deprecations inside the training libraries
 
@@ -41,17 +42,7 @@ SMALL_RL = [
 def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A folder with a run of trajectories, a run of questions and an initialised checkpoint."""
     root = tmp_path_factory.mktemp("work")
-    questions = RunFolder(root / "questions", TrajectoryConfig())
-    with questions:
-        entities = world.entities(questions.images, 6)
-        for number, entity in enumerate(entities):
-            task = world.task_of(entity, bool(number % 2))
-            questions.append(QuestionRecord(id=task.id, task=task))
-    env = world.environment(ImageStore(root / "questions" / "images"), world.Tools(entities))
-    with RunFolder(root / "trajectories", TrajectoryConfig(agent=env.settings)) as run:
-        run.write_manifest(agent=describe(env))
-        for record in world.records(run.images, 6):
-            run.append(record)
+    make_runs(root)
     call("model", "init", str(root / "trajectories"), "--out", str(root / "model"), "--vocab-size", "400")
     return root
 

@@ -25,7 +25,7 @@ from opensearch_vl.cli.common import (
 if TYPE_CHECKING:
     from rich.progress import Progress
 
-    from opensearch_vl.cli.pipeline import Advance
+    from opensearch_vl.cli.stages import Advance
 
 
 def register(app: typer.Typer) -> None:
@@ -42,14 +42,18 @@ def register(app: typer.Typer) -> None:
         images: Annotated[Path | None, typer.Option("--images", help="Folder with the export's picture files.")] = None,
         pages: Annotated[int | None, typer.Option("--pages", help="Size of the miniature encyclopedia.")] = None,
         seed: Annotated[int | None, typer.Option("--seed", help="Seed of everything.")] = None,
+        train: Annotated[
+            bool, typer.Option("--train/--no-train", help="Train a miniature policy as well; needs the train extra.")
+        ] = True,
         config: ConfigOption = None,
         settings: SetOption = None,
         resume: ResumeOption = False,
         as_json: JsonOption = False,
     ) -> None:
-        """Run the whole recipe: encyclopedia, questions, expert trajectories, audit, report."""
-        from opensearch_vl.cli.pipeline import Pipeline, QuickstartSettings, write_summary
+        """Run the whole recipe: encyclopedia, questions, expert trajectories, audit, training, report."""
+        from opensearch_vl.cli.pipeline import Pipeline, write_summary
         from opensearch_vl.cli.quickstart_report import write_report
+        from opensearch_vl.cli.quickstart_settings import QuickstartSettings
         from opensearch_vl.config import load_config
         from opensearch_vl.errors import DataError, RunExists, UsageError
         from opensearch_vl.runs import RunFolder
@@ -69,12 +73,17 @@ def register(app: typer.Typer) -> None:
             overrides = ["questions.walks.require_image=false", "questions.anchor.required=false", *overrides]
 
         chosen = load_config(QuickstartSettings, config, overrides)
+        skipped = why_not_train(train, dump)
+        if skipped:
+            console().print(f"Training is skipped: {skipped}", markup=False, soft_wrap=True)
         started = time.perf_counter()
         with RunFolder(out, chosen, resume=resume), progress() as bars:
-            results = Pipeline(out, chosen, resume=resume, show=lambda title: _bar(bars, title)).run(dump, images)
+            pipeline = Pipeline(out, chosen, resume=resume, show=lambda title: _bar(bars, title))
+            results = pipeline.run(dump, images, train=not skipped)
         report = write_report(out, results, chosen, time.perf_counter() - started)
         summary = {
             **results.as_dict(),
+            "training_skipped": skipped,
             "seconds": round(time.perf_counter() - started, 1),
             "report": str(report),
         }
@@ -82,6 +91,19 @@ def register(app: typer.Typer) -> None:
         emit(summary, as_json, lambda: _print(summary))
         whole = summary["questions"] and not summary["wiki"]["damage"]
         raise typer.Exit(EXIT_DONE if whole else EXIT_PARTIAL)
+
+
+def why_not_train(asked: bool, dump: Path | None) -> str:
+    """Why the training part is left out, with what to do about it; empty if it is not."""
+    from opensearch_vl.cli.stages import missing_extra
+
+    if not asked:
+        return "--no-train."
+    if dump is not None:
+        return "held-out questions come from a second miniature; with --dump, use osvl train sft and osvl train rl."
+    if missing := missing_extra():
+        return f"{missing} is not installed. pip install 'opensearch-vl[train]', then the same command with --resume."
+    return ""
 
 
 @contextmanager
@@ -128,8 +150,13 @@ def _print(summary: dict[str, Any]) -> None:
 
 
 def _rows(summary: dict[str, Any]) -> Iterator[tuple[str, dict[str, Any]]]:
+    from opensearch_vl.cli.stages import POINTS
+
     yield "expert, all tools", summary["expert"]
     yield "expert, answer pages hidden", summary["expert_blinded"]
+    if summary["training"]:
+        for point, figures in summary["training"]["heldout"].items():
+            yield f"policy {POINTS[point]}, held-out entities", figures
     for name, figures in summary["solvers"].items():
         yield name.replace("_", " "), figures
     for variant, cells in summary["counterfactuals"].items():

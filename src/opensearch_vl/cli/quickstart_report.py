@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import math
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from opensearch_vl.cli.stages import POINTS
 from opensearch_vl.images import ImageStore
 from opensearch_vl.runs import read_records
 from opensearch_vl.scoring.metrics import accuracy
@@ -12,6 +15,7 @@ from opensearch_vl.types import RolloutRecord
 from opensearch_vl.viewer.report import (
     CostRow,
     Counterfactual,
+    Curve,
     Figure,
     ReportData,
     ScoreRow,
@@ -20,7 +24,9 @@ from opensearch_vl.viewer.report import (
 )
 
 if TYPE_CHECKING:
-    from opensearch_vl.cli.pipeline import QuickstartSettings, Results
+    from opensearch_vl.cli.learning import Learning, Series
+    from opensearch_vl.cli.pipeline import Results
+    from opensearch_vl.cli.quickstart_settings import QuickstartSettings
     from opensearch_vl.questions.counterfactual import Cell
 
 _SHOWN = 6
@@ -41,7 +47,12 @@ def write_report(out: Path, results: Results, settings: QuickstartSettings, seco
     """Write ``OUT/report.html`` and return its path."""
     trajectories = out / "trajectories"
     records = _choose(list(read_records(trajectories, RolloutRecord)) if results.synthesis.done else [])
-    html = render_report(_data(results, settings, seconds), records, ImageStore(trajectories / "images"))
+    store = ImageStore(trajectories / "images")
+    if results.learning is not None:
+        last = out / "training" / "reinforced"
+        records += _choose_of_policy(list(read_records(last, RolloutRecord)))
+        store = ImageStore(trajectories / "images", fallbacks=(ImageStore(last / "images"),))
+    html = render_report(_data(results, settings, seconds), records, store)
     report = out / "report.html"
     report.write_text(html, encoding="utf-8")
     return report
@@ -69,8 +80,10 @@ def _data(results: Results, settings: QuickstartSettings, seconds: float) -> Rep
             ScoreRow.of("expert, all tools", expert.accuracy, "at least 95 %"),
             ScoreRow.of("expert, answer pages hidden", results.blinded, "0 %"),
             *(_score(cell, _EXPECTED.get(cell.solver, "")) for cell in results.solvers),
+            *_policy_scores(results.learning),
         ),
         counterfactuals=_counterfactuals(results.variants),
+        curves=_curves(results.learning),
         costs=tuple(CostRow(part=part, seconds=value) for part, value in results.seconds.items()),
         settings={"seed": str(settings.seed), "noise of the expert": str(settings.noise)},
         notes=_notes(results, settings),
@@ -79,6 +92,34 @@ def _data(results: Results, settings: QuickstartSettings, seconds: float) -> Rep
 
 def _score(cell: Cell, expected: str = "") -> ScoreRow:
     return ScoreRow.of(cell.solver.replace("_", " "), accuracy(cell.verdicts), expected)
+
+
+def _policy_scores(learning: Learning | None) -> tuple[ScoreRow, ...]:
+    if learning is None:
+        return ()
+    return tuple(
+        ScoreRow.of(f"policy {POINTS[point]}, held-out entities", value) for point, value in learning.heldout.items()
+    )
+
+
+def _curves(learning: Learning | None) -> tuple[Curve, ...]:
+    if learning is None:
+        return ()
+    loss, token_accuracy = (_only(learning.sft, name) for name in ("loss", "token accuracy"))
+    return (
+        _curve("Fine-tuning: loss per action token", loss),
+        _curve("Fine-tuning: share of action tokens that were the likeliest one", token_accuracy),
+        _curve("GRPO: the rollouts of each step", learning.rl),
+    )
+
+
+def _only(series: Series, name: str) -> Series:
+    return replace(series, values={name: series.values[name]})
+
+
+def _curve(title: str, series: Series) -> Curve:
+    values = {name: tuple(math.nan if value is None else value for value in row) for name, row in series.values.items()}
+    return Curve(title=title, x_label="optimiser step", x=tuple(map(float, series.steps)), series=values)
 
 
 def _counterfactuals(cells: tuple[Cell, ...]) -> tuple[Counterfactual, ...]:
@@ -109,9 +150,25 @@ def _notes(results: Results, settings: QuickstartSettings) -> tuple[str, ...]:
         notes.append(ungrounded_note(results.build.num_ungrounded, len(results.build.tasks)))
     if results.build.num_unscored:
         notes.append(f"{results.build.num_unscored} verdicts of the filter are unscored; those questions were kept.")
+    if results.learning is not None:
+        notes += _training_notes(results.learning)
     for reason, count in sorted(results.synthesis.rejected.items()):
         notes.append(f"{count} trajectories rejected: {reason.replace('_', ' ')}.")
     return tuple(notes)
+
+
+def _training_notes(learning: Learning) -> list[str]:
+    sft, rl = learning.facts["sft"], learning.facts["rl"]
+    kept, rolled = learning.trajectories
+    notes = [
+        f"The policy learnt from {kept} of {rolled} expert trajectories on {learning.questions} questions of two hops: "
+        f"{sft['steps']} steps of fine-tuning, then {rl['steps']} of GRPO with {rl['rollouts']} rollouts "
+        f"({rl['unscored']} of them unscored). Its accuracy is measured on another encyclopedia, at temperature 0.",
+        *(f"During GRPO: {alarm}." for alarm in rl["alarms"]),
+    ]
+    if learning.shared:
+        notes.append(f"{learning.shared} held-out questions were left out: both encyclopedias know a name in them.")
+    return notes
 
 
 def ungrounded_note(ungrounded: int, questions: int) -> str:
@@ -121,6 +178,13 @@ def ungrounded_note(ungrounded: int, questions: int) -> str:
         "the anchor, and solvers that search for pictures answer nothing. Exports hold no picture files; give a folder "
         "of them with --images DIR, each under the name that the pages use."
     )
+
+
+def _choose_of_policy(records: list[RolloutRecord]) -> list[RolloutRecord]:
+    """One trajectory of the trained policy that ended right, and one that did not."""
+    right = [record for record in records if record.verdict is not None and record.verdict.correct]
+    wrong = [record for record in records if record.verdict is not None and record.verdict.correct is False]
+    return [*right[:1], *wrong[:1]]
 
 
 def _choose(records: list[RolloutRecord]) -> list[RolloutRecord]:

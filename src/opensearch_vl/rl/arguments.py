@@ -11,8 +11,14 @@ from opensearch_vl.rl.settings import RlSettings
 from opensearch_vl.sft.train import cuda_available
 
 
-def rl_arguments(settings: RlSettings, temperature: float, out: Path) -> Any:
+def rl_arguments(settings: RlSettings, temperature: float, out: Path, router_aux: float | None = None) -> Any:
     """TRL's arguments for our settings.
+
+    Args:
+        settings: All of them.
+        temperature: Of the rollouts.
+        out: The run folder's path.
+        router_aux: As `sft.train.router_aux` gives it.
 
     Raises:
         ConfigError: If sizes do not divide, or the temperature is 0.
@@ -45,6 +51,7 @@ def rl_arguments(settings: RlSettings, temperature: float, out: Path) -> Any:
         adam_beta2=settings.beta2,
         max_grad_norm=settings.max_grad_norm,
         beta=settings.loss.kl_coef,
+        router_aux_loss_coef=router_aux,
         temperature=temperature,
         bf16=settings.precision == "bf16",
         use_cpu=not cuda_available(),
@@ -56,7 +63,6 @@ def rl_arguments(settings: RlSettings, temperature: float, out: Path) -> Any:
         remove_unused_columns=False,
         disable_dropout=True,
         logging_steps=1,
-        logging_nan_inf_filter=False,
         save_steps=settings.save_every,
         save_total_limit=2,
         report_to=list(settings.report_to) or "none",

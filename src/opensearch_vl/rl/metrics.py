@@ -4,9 +4,11 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Mapping, Sequence
+from pathlib import Path
 
 from opensearch_vl.rl.batch import BatchCounts
 from opensearch_vl.rl.rollouts import Outcome, reward_means
+from opensearch_vl.runs import read_json_lines
 from opensearch_vl.types import FailureKind, Termination
 
 
@@ -51,6 +53,13 @@ def fatal_cause(outcome: Outcome) -> FailureKind | None:
         return None
     failure = outcome.trajectory.steps[outcome.score.fatal].failure
     return failure.kind if failure is not None else None
+
+
+def history_of(run: Path) -> list[dict[str, float]]:
+    """The rows of a run's metrics that begin a generation, as `alarms` wants them: what a resumed run goes on from."""
+    file = run / "metrics.jsonl"
+    rows = [row for row in read_json_lines(file) if "reward/total" in row] if file.exists() else []
+    return [row | {"entropy": row.get("policy/entropy") or 0.0} for row in rows]
 
 
 WINDOW = 5

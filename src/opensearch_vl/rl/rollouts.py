@@ -11,6 +11,8 @@ from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
+import numpy as np
+
 from opensearch_vl.agent.environment import Environment
 from opensearch_vl.agent.rollout import rollout
 from opensearch_vl.agent.transcript import ChatFormat, Tape, Transcript, transcribe
@@ -142,6 +144,8 @@ def _transcript(scene: Scene, task: Task, trajectory: Trajectory) -> tuple[Trans
         written = transcribe(scene.chat_format, opening, steps, layout.answer, max_tokens=scene.max_tokens)
     except TranscriptError:
         return Tape(scene.chat_format, opening).transcript(), "tokens that do not fit together"
+    if not np.isfinite(written.logprobs[written.gen_mask]).all():
+        return written, "log-probabilities that are no numbers"
     return written, ""
 
 

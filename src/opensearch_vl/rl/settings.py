@@ -11,6 +11,7 @@ from opensearch_vl.config import Config
 from opensearch_vl.rl.advantage import Estimator, Mode
 from opensearch_vl.rl.loss import LossSettings
 from opensearch_vl.scoring.score import RewardSettings
+from opensearch_vl.sft.settings import ROUTER_AUX, LoraSettings
 from opensearch_vl.sft.trajectory_config import JudgeSettings
 
 
@@ -42,6 +43,8 @@ class RlSettings(Config):
         judge_retries: How often a failed judgement is asked for again before the rollout counts as unscored.
         server: Address of a vLLM server that makes the rollouts and is sent the new weights; empty decodes with the
             trained model in this process.
+        lora: Adapters; None trains all weights. The final checkpoint has them merged.
+        router_aux: Weight of the loss that balances the experts of a mixture; 0.01 in the paper. Only for MoE models.
         lockstep: Whether rollouts wait for one another, which makes runs of a local policy repeat to the last bit.
         max_rows: Turns decoded together by a local policy.
         precision: `fp32` on CPUs.
@@ -74,6 +77,8 @@ class RlSettings(Config):
     old_logprobs: Literal["recomputed", "sampled"] = "recomputed"
     judge_retries: int = Field(default=2, ge=0)
     server: str = ""
+    lora: LoraSettings | None = None
+    router_aux: float = Field(default=ROUTER_AUX, ge=0)
     lockstep: bool = True
     max_rows: int = Field(default=128, gt=0)
     precision: Literal["bf16", "fp32"] = "bf16"

@@ -12,6 +12,7 @@ import asyncio
 import logging
 import time
 from collections.abc import Sequence
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -22,7 +23,7 @@ from opensearch_vl.rl.arguments import rl_arguments
 from opensearch_vl.rl.batch import Batch, make_batch
 from opensearch_vl.rl.decoding import Decoder
 from opensearch_vl.rl.loss import normaliser, policy_loss
-from opensearch_vl.rl.metrics import alarms, rollout_metrics
+from opensearch_vl.rl.metrics import alarms, history_of, rollout_metrics
 from opensearch_vl.rl.rollout_policy import LocalPolicy, PolicyChat, stop_ids
 from opensearch_vl.rl.rollouts import (
     ModelFor,
@@ -38,7 +39,16 @@ from opensearch_vl.rl.settings import RlSettings
 from opensearch_vl.runs import RunFolder
 from opensearch_vl.sft.collate import model_inputs
 from opensearch_vl.sft.patches import multiply_patches
-from opensearch_vl.sft.train import last_checkpoint, run_callback, save_checkpoint, step_of
+from opensearch_vl.sft.train import (
+    Progress,
+    last_checkpoint,
+    lora_config,
+    router_aux,
+    run_callback,
+    run_training,
+    save_checkpoint,
+    step_of,
+)
 from opensearch_vl.types import Task
 
 if TYPE_CHECKING:
@@ -95,6 +105,7 @@ def train_rl(
     run: RunFolder | None,
     out: Path,
     model_for: ModelFor | None = None,
+    progress: Progress | None = None,
 ) -> RlReport:
     """Train and write ``OUT/model``; checkpoints go to ``OUT/checkpoints`` and are continued from if there are any.
 
@@ -105,6 +116,7 @@ def train_rl(
         run: Open run folder for rollouts and metrics; None on all but the first process of a distributed run.
         out: The run folder's path.
         model_for: Where replies come from; None decodes with the trained model itself, in this process.
+        progress: Called after every optimiser step.
 
     Raises:
         DataError: Without tasks.
@@ -130,14 +142,16 @@ def train_rl(
     multiply_patches(model)
     resume = last_checkpoint(out / "checkpoints")
     start = step_of(resume)
-    trainer = trainer_class()(settings, scene, tasks, run, out, model)
+    trainer = trainer_class()(settings, scene, tasks, run, out, model, progress)
     trainer.remove_callback(PrinterCallback)  # it prints on stdout
     trainer.model_for = model_for or (server_policy if settings.server else local_policy)(trainer, settings)
     if run is not None:
         run.keep_metrics(lambda row: row["step"] <= start)
+        run.keep_records(lambda row: row["training"]["step"] < start)
+        trainer.history = history_of(run.path)
     with trainer.runner:
-        trainer.train(resume_from_checkpoint=str(resume) if resume is not None else None)
-    save_checkpoint(trainer, scene.chat_format, out / "model", merge=False)
+        run_training(trainer, resume)
+    save_checkpoint(trainer, scene.chat_format, out / "model", merge=settings.lora is not None)
     return RlReport(
         model=out / "model",
         num_steps=trainer.state.global_step,
@@ -151,7 +165,10 @@ def train_rl(
 def local_policy(trainer: Any, settings: RlSettings) -> ModelFor:
     """Replies by the trained model itself, one `PolicyChat` per conversation."""
     chat_format = trainer.scene.chat_format
-    decoder = Decoder(trainer.accelerator.unwrap_model(trainer.model), trainer.pixels, stop_ids(chat_format))
+    model = trainer.accelerator.unwrap_model(trainer.model)
+    if settings.lora is not None:
+        model = model.get_base_model()  # with the adapters inside its layers
+    decoder = Decoder(model, trainer.pixels, stop_ids(chat_format))
     policy = LocalPolicy(decoder, max_rows=settings.max_rows, lockstep=settings.lockstep)
     return lambda conversation: PolicyChat(policy, chat_format, conversation)
 
@@ -185,17 +202,19 @@ def trainer_class() -> type[Any]:
             run: RunFolder | None,
             out: Path,
             model: Any,
+            progress: Progress | None = None,
         ) -> None:
             temperature = scene.env.settings.sampling.temperature
             super().__init__(
                 model=model,
                 reward_funcs=_never_asked,
-                args=rl_arguments(settings, temperature, out),
+                args=rl_arguments(settings, temperature, out, router_aux(model, settings.router_aux)),
+                peft_config=lora_config(settings.lora),
                 train_dataset=Dataset.from_dict(
                     {"prompt": [""] * settings.prompts_per_step, "slot": list(range(settings.prompts_per_step))}
                 ),
                 processing_class=scene.chat_format.tokenizer,
-                callbacks=[run_callback(run, lambda name: name not in _TIMINGS, scene.chat_format)],
+                callbacks=[run_callback(run, lambda name: name not in _TIMINGS, scene.chat_format, progress)],
             )
             self.settings = settings
             self.scene = scene
@@ -264,7 +283,15 @@ def trainer_class() -> type[Any]:
                 else:
                     generation.old_logps = self._frozen_logps(self.model, rows)
             if self.settings.loss.kl_coef > 0:
-                generation.ref_logps = self._frozen_logps(self.ref_model, rows)
+                with self._adapters_off():
+                    generation.ref_logps = self._frozen_logps(self.ref_model or self.model, rows)
+
+        def _adapters_off(self) -> AbstractContextManager[Any]:
+            """With adapters, the reference policy is the model without them."""
+            if self.settings.lora is None:
+                return nullcontext()
+            off: AbstractContextManager[Any] = self.accelerator.unwrap_model(self.model).disable_adapter()
+            return off
 
         def _frozen_logps(self, model: Any, rows: Tensor) -> Tensor:
             """``[B, T−1]`` under a model, without gradient, in passes of the training size."""
@@ -272,14 +299,17 @@ def trainer_class() -> type[Any]:
             parts = []
             with torch.no_grad():
                 for part in rows.split(self.settings.per_device):
-                    logps, _, _ = self._logps(model, part)
+                    logps = self._logps(model, part)[0]
                     parts.append(torch.nn.functional.pad(logps, (0, width - logps.shape[1])).cpu())
             return torch.cat(parts)
 
         # ------------------------------------------------------------------------------------------ loss
 
-        def _logps(self, model: Any, rows: Tensor) -> tuple[Tensor, Tensor, Tensor]:
-            """Log-probabilities, entropies and mask ``[b, t−1]`` of some rows; position j is about token j + 1."""
+        def _logps(self, model: Any, rows: Tensor) -> tuple[Tensor, Tensor, Tensor, Tensor | None]:
+            """Log-probabilities, entropies and mask ``[b, t−1]`` of some rows; position j is about token j + 1.
+
+            Last comes the load-balancing loss of a mixture of experts; None for a dense model.
+            """
             batch = self.generation.batch
             index = rows.cpu().numpy()
             length = int(batch.attention[index].sum(axis=1).max())
@@ -289,13 +319,16 @@ def trainer_class() -> type[Any]:
             device = self.accelerator.device
             inputs = {name: value.to(device) for name, value in inputs.items()}
             with self.accelerator.autocast():
+                if self.aux_loss_enabled:
+                    inputs["output_router_logits"] = True
                 out = model(**inputs, labels=labels.to(device), fused_lm_head=True)
             entropy = out.entropy if out.entropy is not None else torch.zeros_like(out.log_probs)
-            return out.log_probs, entropy, mask[:, 1:].to(device)
+            balance = out.aux_loss if self.aux_loss_enabled else None
+            return out.log_probs, entropy, mask[:, 1:].to(device), balance
 
         def _compute_loss(self, model: Any, inputs: dict[str, Any]) -> Tensor:
             generation, rows = self.generation, inputs["row"].cpu()
-            logps, entropy, mask = self._logps(model, rows)
+            logps, entropy, mask, balance = self._logps(model, rows)
             width = logps.shape[1]
 
             def of_rows(stored: Tensor | None) -> Tensor | None:
@@ -320,7 +353,10 @@ def trainer_class() -> type[Any]:
                 self._note("policy/clip_low", parts.clip_low_fraction)
                 self._note("policy/clip_high", parts.clip_high_fraction)
                 self._note("policy/ratio", parts.ratio_mean)
-            return parts.loss
+            if balance is None:
+                return parts.loss
+            self._note("policy/router_aux", balance.detach())
+            return parts.loss + self.router_aux_loss_coef * balance / self.current_gradient_accumulation_steps
 
         def _note(self, name: str, value: Tensor) -> None:
             self._metrics["train"][name].append(float(value))

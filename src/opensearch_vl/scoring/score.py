@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from pydantic import Field
 
@@ -69,5 +69,7 @@ async def score_rollout(
         verdict = Verdict(correct=False, reason=f"cut off: {trajectory.termination}", judge="rule")
     judged = prefix(trajectory, fatal)
     query = await judge.query(case, judged) if judged.num_calls else QueryScore(0.0, "no tool call", "rule")
+    if query.score is not None and not 0 <= query.score <= 1:  # NaN too: a judge that fails leaves no score
+        query = replace(query, score=None, reason=f"{query.score} is no score in [0, 1]; {query.reason}")
     reward = compose(trajectory, correct=verdict.correct, query=query.score, fatal=fatal, alpha=settings.alpha)
     return Scored(verdict, query, fatal, reward)

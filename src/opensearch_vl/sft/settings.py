@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
-from typing import Literal
+from typing import Literal, Self
 
-from pydantic import Field
+from pydantic import Field, model_validator
 
 from opensearch_vl.config import Config
+
+ROUTER_AUX = 0.01
+"""Weight of the experts' load-balancing loss in the paper's runs of the 30B-A3B model (section 5). Its z-loss (1e-3) is
+Megatron's: transformers has none for this architecture, so it is not offered here."""
 
 
 class LoraSettings(Config):
@@ -49,7 +53,9 @@ class SftSettings(Config):
         freeze_vision: Leave the vision tower as it is; the paper trains everything.
         group_by_length: Put examples of like length into a batch.
         lora: Adapters; None is full fine-tuning.
-        save_every: Steps between checkpoints.
+        router_aux: Weight of the loss that balances the experts of a mixture; see `ROUTER_AUX`. Only for MoE models.
+        save_every: Steps between checkpoints; a multiple of `log_every`: a row of metrics is a mean over the steps from
+            the row before, and a resumed run knows of none before its checkpoint.
         log_every: Steps between rows of metrics.
         report_to: Trackers besides our own metrics file.
         seed: Of data order and dropout.
@@ -76,8 +82,15 @@ class SftSettings(Config):
     freeze_vision: bool = False
     group_by_length: bool = True
     lora: LoraSettings | None = None
+    router_aux: float = Field(default=ROUTER_AUX, ge=0)
     save_every: int = Field(default=500, gt=0)
     log_every: int = Field(default=10, gt=0)
     report_to: tuple[Literal["wandb", "tensorboard"], ...] = ()
     seed: int = 0
     threads: int | None = Field(default=None, gt=0)
+
+    @model_validator(mode="after")
+    def _rows_end_at_checkpoints(self) -> Self:
+        if self.save_every % self.log_every:
+            raise ValueError(f"save_every {self.save_every} must be a multiple of log_every {self.log_every}")
+        return self

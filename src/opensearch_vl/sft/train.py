@@ -10,8 +10,10 @@ from __future__ import annotations
 import json
 import logging
 import os
+import shutil
 from collections.abc import Callable
 from dataclasses import dataclass
+from math import isfinite
 from pathlib import Path
 from typing import Any
 
@@ -25,9 +27,12 @@ from opensearch_vl.sft.examples import Examples
 from opensearch_vl.sft.muon import muon_adamw
 from opensearch_vl.sft.order import EpochOrder
 from opensearch_vl.sft.patches import multiply_patches
-from opensearch_vl.sft.settings import SftSettings
+from opensearch_vl.sft.settings import LoraSettings, SftSettings
 
 _log = logging.getLogger(__name__)
+
+Progress = Callable[[int, int], None]
+"""Called with the optimiser steps that are done and those in all."""
 
 _KEPT = frozenset({"loss", "grad_norm", "learning_rate", "mean_token_accuracy", "entropy", "epoch"})
 """What of the trainer's log goes into `metrics.jsonl`; all of it the same in two equal runs (TRL's own count of tokens
@@ -60,6 +65,7 @@ def train_sft(
     store: ImageStore,
     run: RunFolder | None,
     out: Path,
+    progress: Progress | None = None,
 ) -> SftReport:
     """Fine-tune and write ``OUT/model``; checkpoints go to ``OUT/checkpoints`` and are continued from if there are any.
 
@@ -70,6 +76,7 @@ def train_sft(
         store: Where the pictures are.
         run: Open run folder for metrics; None on all but the first process of a distributed run.
         out: The run folder's path.
+        progress: Called after every optimiser step.
 
     Raises:
         DataError: Without examples.
@@ -89,10 +96,10 @@ def train_sft(
     if settings.threads is not None:
         torch.set_num_threads(settings.threads)
 
-    arguments = sft_arguments(settings, out)
     dtype = torch.bfloat16 if settings.precision == "bf16" else torch.float32
     model = AutoModelForImageTextToText.from_pretrained(settings.model, dtype=dtype, trust_remote_code=False)
     multiply_patches(model)
+    arguments = sft_arguments(settings, out, router_aux(model, settings.router_aux))
     if settings.freeze_vision:
         model.model.visual.requires_grad_(False)
     lengths = [len(transcript) for transcript in examples.transcripts]
@@ -111,15 +118,15 @@ def train_sft(
         train_dataset=Dataset.from_dict({"index": list(range(len(lengths)))}),
         data_collator=Collator(examples.transcripts, Pixels(chat_format, store), chat_format.tokenizer.pad_token_id),
         processing_class=chat_format.tokenizer,
-        peft_config=_lora(settings),
+        peft_config=lora_config(settings.lora),
         optimizers=(_optimizer(settings, model), None),
-        callbacks=[run_callback(run, _KEPT.__contains__, chat_format)],
+        callbacks=[run_callback(run, _KEPT.__contains__, chat_format, progress)],
     )
     trainer.remove_callback(PrinterCallback)  # it prints on stdout
     start = step_of(resume)
     if run is not None:
         run.keep_metrics(lambda row: row["step"] <= start)
-    trainer.train(resume_from_checkpoint=str(resume) if resume is not None else None)
+    run_training(trainer, resume)
     folder = out / "model"
     save_checkpoint(trainer, chat_format, folder, merge=settings.lora is not None)
     logged = [row for row in trainer.state.log_history if "loss" in row]
@@ -133,8 +140,13 @@ def train_sft(
     )
 
 
-def sft_arguments(settings: SftSettings, out: Path) -> Any:
+def sft_arguments(settings: SftSettings, out: Path, router_aux: float | None = None) -> Any:
     """TRL's arguments for our settings.
+
+    Args:
+        settings: All of them.
+        out: The run folder's path.
+        router_aux: As the function of this name gives it.
 
     Raises:
         ConfigError: If the batch size does not divide into devices and passes.
@@ -169,6 +181,7 @@ def sft_arguments(settings: SftSettings, out: Path) -> Any:
         report_to=list(settings.report_to) or "none",
         seed=settings.seed,
         max_length=None,
+        router_aux_loss_coef=router_aux,
         remove_unused_columns=False,
         dataset_kwargs={"skip_prepare_dataset": True},
         dataloader_pin_memory=cuda_available(),
@@ -177,23 +190,65 @@ def sft_arguments(settings: SftSettings, out: Path) -> Any:
     )
 
 
-def run_callback(run: RunFolder | None, kept: Callable[[str], bool], chat_format: ChatFormat) -> Any:
+def run_callback(
+    run: RunFolder | None,
+    kept: Callable[[str], bool],
+    chat_format: ChatFormat,
+    progress: Progress | None = None,
+) -> Any:
     """A trainer callback that copies what is logged, as far as its name is `kept`, into the run's metrics.
 
-    It also completes each checkpoint with the image processor, so that it can be used like the final one.
+    It also completes each checkpoint with the image processor, so that it can be used like the final one, and drops an
+    update whose gradient is not finite: one such update would make every weight NaN. `dropped_updates` counts them, in
+    the rows that follow one; figures that are not finite are stored as null.
     """
     from transformers import TrainerCallback
 
     class Bookkeeping(TrainerCallback):  # type: ignore[misc] # transformers is untyped here
+        num_dropped = 0
+
+        def on_pre_optimizer_step(self, args: Any, state: Any, control: Any, model: Any = None, **_: Any) -> None:
+            gradients = [weight.grad for weight in model.parameters() if weight.grad is not None]
+            if gradients and not all(bool(gradient.isfinite().all()) for gradient in gradients):
+                model.zero_grad(set_to_none=True)  # the optimiser passes over weights without a gradient
+                self.num_dropped += 1
+                _log.warning("step %d: the gradient is not finite; the update is dropped", state.global_step + 1)
+
         def on_log(self, args: Any, state: Any, control: Any, logs: dict[str, Any] | None = None, **_: Any) -> None:
-            if run is not None and logs and "loss" in logs:  # the summary at the end has none
-                run.metric({"step": state.global_step, **{name: value for name, value in logs.items() if kept(name)}})
+            if run is None or not logs or "loss" not in logs:  # the summary at the end has no loss
+                return
+            row = {name: value for name, value in logs.items() if kept(name)}
+            row |= {name: None for name, value in row.items() if isinstance(value, float) and not isfinite(value)}
+            if self.num_dropped:  # transformers puts a figure of its own in place of such a loss
+                row |= {"loss": None, "dropped_updates": self.num_dropped}
+                self.num_dropped = 0
+            run.metric({"step": state.global_step, **row})
+
+        def on_step_end(self, args: Any, state: Any, control: Any, **_: Any) -> None:
+            if progress is not None:
+                progress(state.global_step, state.max_steps)
 
         def on_save(self, args: Any, state: Any, control: Any, **_: Any) -> None:
             if state.is_world_process_zero:
                 chat_format.image_processor.save_pretrained(Path(args.output_dir) / f"checkpoint-{state.global_step}")
 
     return Bookkeeping()
+
+
+def run_training(trainer: Any, resume: Path | None) -> None:
+    """Train, from a checkpoint if there is one. One that was taken after the last step is loaded and left as it is.
+
+    transformers would take a step more when the last one does not end an epoch.
+    """
+    from transformers import TrainerState
+
+    if resume is not None:
+        state = TrainerState.load_from_json(str(resume / "trainer_state.json"))
+        if state.global_step >= state.max_steps:
+            trainer._load_from_checkpoint(str(resume))
+            trainer.state = state
+            return
+    trainer.train(resume_from_checkpoint=str(resume) if resume is not None else None)
 
 
 def last_checkpoint(folder: Path) -> Path | None:
@@ -208,18 +263,25 @@ def step_of(checkpoint: Path | None) -> int:
 
 
 def save_checkpoint(trainer: Any, chat_format: ChatFormat, folder: Path, *, merge: bool) -> None:
-    """Write a checkpoint that plain transformers loads: weights (adapters merged), tokenizer, image processor."""
+    """Write a checkpoint that plain transformers loads: weights (adapters merged), tokenizer, image processor.
+
+    It is written beside `folder` and then takes its name, so that a folder of this name is always whole.
+    """
+    part = folder.with_name(f"{folder.name}.part")
+    first = trainer.is_world_process_zero()
     if merge:
-        if not trainer.is_world_process_zero():
+        if not first:
             return
         model = trainer.accelerator.unwrap_model(trainer.model)
         model.save_pretrained(folder.with_name("adapter"))
-        model.merge_and_unload().save_pretrained(folder)
+        model.merge_and_unload().save_pretrained(part)
     else:
-        trainer.save_model(str(folder))
-    if trainer.is_world_process_zero():
-        chat_format.tokenizer.save_pretrained(folder)
-        chat_format.image_processor.save_pretrained(folder)
+        trainer.save_model(str(part))
+    if first:
+        chat_format.tokenizer.save_pretrained(part)
+        chat_format.image_processor.save_pretrained(part)
+        shutil.rmtree(folder, ignore_errors=True)
+        part.replace(folder)
 
 
 def cuda_available() -> bool:
@@ -252,17 +314,22 @@ def _optimizer(settings: SftSettings, model: Any) -> Any:
     )
 
 
-def _lora(settings: SftSettings) -> Any:
+def router_aux(model: Any, weight: float) -> float | None:
+    """Weight of the load-balancing loss for TRL: None for a model without a router to balance."""
+    return weight if hasattr(model.config.get_text_config(), "output_router_logits") else None
+
+
+def lora_config(lora: LoraSettings | None) -> Any:
     """PEFT's configuration, or None. Adapters go on every linear layer of the language model."""
-    if settings.lora is None:
+    if lora is None:
         return None
     from peft import LoraConfig
 
     return LoraConfig(
-        r=settings.lora.rank,
-        lora_alpha=settings.lora.alpha,
-        lora_dropout=settings.lora.dropout,
+        r=lora.rank,
+        lora_alpha=lora.alpha,
+        lora_dropout=lora.dropout,
         target_modules="all-linear",
-        exclude_modules=None if settings.lora.vision else r".*visual.*",
+        exclude_modules=None if lora.vision else r".*visual.*",
         task_type="CAUSAL_LM",
     )
