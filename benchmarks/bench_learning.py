@@ -1,20 +1,26 @@
 """Measures learning on the miniature: pass@1 after fine-tuning, what zeroed pixels cost, and what GRPO adds.
 
-    python benchmarks/bench_learning.py --trajectories RUN --questions QUESTIONS --heldout QUESTIONS2 \\
-        --wiki WIKI --index INDEX --heldout-wiki WIKI2 --heldout-index INDEX2 --work DIR
+    python benchmarks/bench_learning.py sft --trajectories RUN --questions QUESTIONS --wiki WIKI \\
+        --heldout QUESTIONS2 --heldout-wiki WIKI2 --work DIR
+    python benchmarks/bench_learning.py sight …        # --heldout: damaged questions of a third encyclopedia
+    python benchmarks/bench_learning.py grpo faults …  # from the checkpoint of WORK/sft nearest to one half
 
-Held-out questions come from another miniature (another seed), or from `osvl data split --test` of the same; those that
-share a page of a path or a picture with a training question all the same are left out (`heldout_shared`). Figures go to
-`benchmarks/results/train.json` by name; figures of other parts that are already there are kept:
+`bench_train.py learning` makes the data and runs all of it. Held-out questions come from another miniature (another
+seed); those that share a name with a training question are left out. Figures go to `benchmarks/results/train.json` by
+name; figures of other parts that are already there are kept.
 
-* `sft_pass1`, `sft_seconds`: greedy pass@1 on held-out questions after fine-tuning from nothing, and how long it took;
-* `pixels_zeroed_drop`: how far pass@1 falls on the enhancement subset (whose repair is chosen by sight) without pixels;
-* `grpo_gain_points`: sampled pass@1 at the training temperature after GRPO minus before, mean over seeds, in points;
-  `grpo_greedy_points` is the same for greedy pass@1.
+* `sft_pass1`, `sft_seconds` (sft): greedy pass@1 on held-out questions after fine-tuning from nothing, and how long
+  that took, reading of the data included;
+* `pixels_zeroed_drop` (sight): how far greedy pass@1 falls on questions whose picture has to be repaired by the right
+  tool when all pictures are black to the policy, sizes kept;
+* `grpo_gain_points` (grpo): sampled pass@1 at the training temperature after GRPO minus before, mean over seeds, in
+  points; `grpo_greedy_points` is the same for greedy pass@1, `…_lowest` the worst seed. `faults` is the same with
+  `faulty_tools` in training and measurement: `grpo_faults_gain_points`, ….
 """
 
 import argparse
 import asyncio
+import copy
 import json
 import sys
 import time
@@ -27,6 +33,7 @@ sys.path.insert(0, str(ROOT / "src"))
 import numpy as np  # noqa: E402
 import torch  # noqa: E402
 import transformers  # noqa: E402
+from faulty_tools import FaultyToolbox  # noqa: E402
 
 from opensearch_vl.agent.environment import Environment  # noqa: E402
 from opensearch_vl.agent.pixels import Pixels  # noqa: E402
@@ -46,8 +53,12 @@ from opensearch_vl.sft.examples import build_examples, texts  # noqa: E402
 from opensearch_vl.sft.model_init import init_miniature  # noqa: E402
 from opensearch_vl.sft.settings import SftSettings  # noqa: E402
 from opensearch_vl.sft.source import open_source  # noqa: E402
-from opensearch_vl.sft.train import train_sft  # noqa: E402
+from opensearch_vl.sft.train import step_of, train_sft  # noqa: E402
 from opensearch_vl.types import QuestionRecord, Task  # noqa: E402
+
+PARTS = ("sft", "sight", "grpo", "faults")
+TRANSIENT, PERMANENT = 0.1, 0.1
+"""Chance of a call to time out, and of a conversation to have one of its searches down."""
 
 
 class ZeroedPixels(Pixels):
@@ -61,67 +72,138 @@ class ZeroedPixels(Pixels):
 class Side:
     """Questions with the world that answers them."""
 
-    def __init__(self, questions: Path, wiki: Path, index: Path, work: Path, limit: int | None) -> None:
+    def __init__(self, questions: Path, wiki: Path, index: Path | None, work: Path, limit: int | None) -> None:
         records = read_records(questions, QuestionRecord)
         self.tasks: list[Task] = [record.task for record in records if record.task is not None][:limit]
         self.store = ImageStore(work / "images", (ImageStore(questions / "images"),))
-        self.toolbox = wiring.toolbox(wiring.local_world(wiki, index), self.store)
+        self.toolbox = wiring.toolbox(wiring.local_world(wiki, index), self.store, brief=True)
 
-    def scene(self, config: RlConfig, chat_format: ChatFormat, temperature: float) -> Scene:
+    def scene(self, config: RlConfig, chat_format: ChatFormat, temperature: float, faults: bool = False) -> Scene:
         sampling = config.agent.sampling.model_copy(update={"temperature": temperature})
         agent = config.agent.model_copy(update={"sampling": sampling})
-        environment = Environment(self.toolbox, agent, self.store)
+        tools = FaultyToolbox(self.toolbox, TRANSIENT, PERMANENT, seed=0) if faults else self.toolbox
+        environment = Environment(tools, agent, self.store)
         return Scene(environment, ExactJudge(), config.reward, chat_format, max_tokens=config.rl.max_tokens)
 
 
 def measure(
-    checkpoint: Path, side: Side, config: RlConfig, temperature: float, samples: int, blind: bool = False
+    checkpoint: Path,
+    side: Side,
+    config: RlConfig,
+    temperature: float = 0.0,
+    samples: int = 1,
+    *,
+    blind: bool = False,
+    faults: bool = False,
+    num: int | None = None,
 ) -> PassRate:
     policy, chat_format = load_policy(checkpoint, side.store, max_rows=config.rl.max_rows)
     if blind:
         policy.decoder.pixels = ZeroedPixels(chat_format, side.store)
-    scene = side.scene(config, chat_format, temperature)
+    scene = side.scene(config, chat_format, temperature, faults)
+    tasks = side.tasks[:num]
     rate = asyncio.run(
-        pass_rate(scene, side.tasks, lambda name: PolicyChat(policy, chat_format, name), samples=samples, seed=1)
+        pass_rate(scene, tasks, lambda name: PolicyChat(policy, chat_format, name), samples=samples, seed=1)
     )
     shown = f"{rate.accuracy.rate:.3f} [{rate.accuracy.low:.3f}, {rate.accuracy.high:.3f}] of {rate.accuracy.scored}"
-    sys.stdout.write(f"{checkpoint} t={temperature} blind={blind}: {shown}, {rate.turns:.1f} turns\n")
+    sys.stdout.write(
+        f"{checkpoint} t={temperature} blind={blind} faults={faults}: {shown}, "
+        f"{rate.turns:.1f} turns, fatal {rate.fatal:.3f}\n"
+    )
     sys.stdout.flush()
     return rate
-
-
-def on_enhanced(rate: PassRate) -> float:
-    """Pass@1 on the questions whose picture has to be repaired."""
-    marks = [bool(o.score.verdict.correct) for o in rate.outcomes if o.task.provenance.degradation is not None]
-    return sum(marks) / len(marks) if marks else float("nan")
 
 
 def fine_tune(arguments: argparse.Namespace, settings: SftSettings) -> tuple[Path, float]:
     began = time.perf_counter()
     work = arguments.work
-    source = open_source([arguments.trajectories], work / "pictures")
-    init_miniature(work / "policy", texts(source.records(), source.layout))
-    settings = settings.model_copy(update={"model": str(work / "policy")})
-    chat_format = ChatFormat.load(work / "policy")
+    source = open_source(arguments.trajectories, work / "pictures")
+    if not settings.model:
+        init_miniature(work / "policy", texts(source.records(), source.layout))
+        settings = settings.model_copy(update={"model": str(work / "policy")})
+    chat_format = ChatFormat.load(settings.model)
     examples = build_examples(source.records(), source.layout, chat_format, max_tokens=settings.max_tokens)
     with RunFolder(work / "sft", settings) as run:
         report = train_sft(settings, chat_format, examples, source.store, run, work / "sft")
     return report.model, time.perf_counter() - began
 
 
+def nearest_to_half(checkpoints: Path, side: Side, config: RlConfig) -> Path:
+    """The checkpoint whose greedy pass@1 on some questions is nearest to one half; found by halving."""
+    found = sorted(checkpoints.glob("checkpoint-*"), key=step_of)
+    rates: dict[Path, float] = {}
+    low, high = 0, len(found) - 1
+    while low <= high:
+        middle = (low + high) // 2
+        rates[found[middle]] = measure(found[middle], side, config, num=64).accuracy.rate
+        low, high = (middle + 1, high) if rates[found[middle]] < 0.5 else (low, middle - 1)
+    return min(rates, key=lambda path: abs(rates[path] - 0.5))
+
+
+def bench_sft(arguments: argparse.Namespace, held: Side, sft: SftSettings, rl: RlConfig) -> dict[str, float]:
+    model, seconds = fine_tune(arguments, sft)
+    greedy = measure(model, held, rl).accuracy
+    return {
+        "sft_pass1": greedy.rate, "sft_pass1_low": greedy.low, "sft_tasks": greedy.scored,
+        "sft_seconds": seconds, "sft_threads": torch.get_num_threads(),
+    }  # fmt: skip
+
+
+def bench_sight(model: Path, held: Side, rl: RlConfig) -> dict[str, float]:
+    held.tasks = [task for task in held.tasks if task.provenance.degradation is not None]
+    seen, blind = (measure(model, held, rl, blind=blind).accuracy for blind in (False, True))
+    return {
+        "pixels_zeroed_drop": seen.rate - blind.rate, "pixels_seen_pass1": seen.rate,
+        "pixels_zeroed_pass1": blind.rate, "pixels_tasks": seen.scored,
+    }  # fmt: skip
+
+
+def bench_grpo(
+    arguments: argparse.Namespace, start: Path, train: Side, held: Side, rl: RlConfig, faults: bool
+) -> dict[str, float]:
+    """GRPO from one checkpoint with several seeds; the same held-out questions and seeds before and after."""
+    temperature, samples = rl.agent.sampling.temperature, arguments.samples
+    name = "grpo_faults" if faults else "grpo"
+    before = measure(start, held, rl, temperature, samples, faults=faults).accuracy
+    greedy_before = measure(start, held, rl, faults=faults).accuracy
+    gains, greedy_gains = [], []
+    for seed in range(arguments.seeds):
+        out = arguments.work / f"{name}-{seed}"
+        config = rl.model_copy(update={"rl": rl.rl.model_copy(update={"model": str(start), "seed": seed})})
+        scene = train.scene(config, ChatFormat.load(start), temperature, faults)
+        with RunFolder(out, config) as run:
+            trained = train_rl(config.rl, scene, train.tasks, run, out).model
+        gains.append(
+            100 * (measure(trained, held, rl, temperature, samples, faults=faults).accuracy.rate - before.rate)
+        )
+        greedy_gains.append(100 * (measure(trained, held, rl, faults=faults).accuracy.rate - greedy_before.rate))
+    return {
+        f"{name}_before": before.rate, f"{name}_greedy_before": greedy_before.rate, f"{name}_samples": before.scored,
+        f"{name}_gain_points": float(np.mean(gains)), f"{name}_gain_points_lowest": float(np.min(gains)),
+        f"{name}_greedy_points": float(np.mean(greedy_gains)),
+        f"{name}_greedy_points_lowest": float(np.min(greedy_gains)), f"{name}_seeds": len(gains),
+    }  # fmt: skip
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    for name in ("trajectories", "questions", "heldout", "wiki", "index", "heldout-wiki", "heldout-index", "work"):
+    parser.add_argument("parts", nargs="*", choices=[[], *PARTS], help="what to run; default: all")
+    parser.add_argument("--trajectories", type=Path, action="append", required=True, help="several may be given")
+    for name in ("questions", "wiki", "heldout", "heldout-wiki", "work"):
         parser.add_argument(f"--{name}", type=Path, required=True)
+    for name in ("index", "heldout-index"):
+        parser.add_argument(f"--{name}", type=Path, help="default: index in the wiki folder")
     parser.add_argument("--sft-set", action="append", default=[], help="override of configs/sft/miniature.yaml")
     parser.add_argument("--rl-set", action="append", default=[], help="override of configs/rl/miniature.yaml")
     parser.add_argument("--seeds", type=int, default=3)
     parser.add_argument("--samples", type=int, default=4)
     parser.add_argument("--limit", type=int, default=200)
-    parser.add_argument("--checkpoint", type=Path, help="begin GRPO here; default: what fine-tuning wrote")
+    parser.add_argument("--threads", type=int, default=2)
+    parser.add_argument("--checkpoint", type=Path, help="what sight measures, and where GRPO begins")
     arguments = parser.parse_args()
+    parts = arguments.parts or PARTS
     transformers.utils.logging.disable_progress_bar()
-    torch.set_num_threads(2)
+    torch.set_num_threads(arguments.threads)
     sft = load_config(SftSettings, ROOT / "configs" / "sft" / "miniature.yaml", arguments.sft_set)
     rl = load_config(RlConfig, ROOT / "configs" / "rl" / "miniature.yaml", arguments.rl_set)
     held = Side(arguments.heldout, arguments.heldout_wiki, arguments.heldout_index, arguments.work, arguments.limit)
@@ -130,37 +212,27 @@ def main() -> None:
     apart = [task for task in held.tasks if not entities(task) & trained_on]
     figures: dict[str, float] = {"heldout_shared": len(held.tasks) - len(apart)}
     held.tasks = apart
+    model = arguments.work / "sft" / "model"
 
-    model, figures["sft_seconds"] = fine_tune(arguments, sft)
-    greedy = measure(model, held, rl, 0.0, 1)
-    figures["sft_pass1"] = greedy.accuracy.rate
-    blind = measure(model, held, rl, 0.0, 1, blind=True)
-    figures["pixels_zeroed_drop"] = on_enhanced(greedy) - on_enhanced(blind)
-
-    start = arguments.checkpoint or model
-    temperature = rl.agent.sampling.temperature
-    before = measure(start, held, rl, temperature, arguments.samples).accuracy.rate
-    before_greedy = measure(start, held, rl, 0.0, 1).accuracy.rate
-    gains, greedy_gains = [], []
-    for seed in range(arguments.seeds):
-        out = arguments.work / f"rl-{seed}"
-        config = rl.model_copy(update={"rl": rl.rl.model_copy(update={"model": str(start), "seed": seed})})
-        scene = train.scene(config, ChatFormat.load(start), temperature)
-        with RunFolder(out, config) as run:
-            trained = train_rl(config.rl, scene, train.tasks, run, out).model
-        gains.append(measure(trained, held, rl, temperature, arguments.samples).accuracy.rate - before)
-        greedy_gains.append(measure(trained, held, rl, 0.0, 1).accuracy.rate - before_greedy)
-    figures["grpo_gain_points"] = 100 * float(np.mean(gains))
-    figures["grpo_gain_points_lowest"] = 100 * float(np.min(gains))
-    figures["grpo_greedy_points"] = 100 * float(np.mean(greedy_gains))
+    if "sft" in parts:
+        figures |= bench_sft(arguments, held, sft, rl)
+    if "sight" in parts and any(task.provenance.degradation is not None for task in held.tasks):
+        figures |= bench_sight(arguments.checkpoint or model, copy.copy(held), rl)
+    if {"grpo", "faults"} & set(parts):
+        start = arguments.checkpoint or nearest_to_half(arguments.work / "sft" / "checkpoints", held, rl)
+        for faults in (False, True):
+            if ("faults" if faults else "grpo") in parts:
+                figures |= bench_grpo(arguments, start, train, held, rl, faults)
 
     file = ROOT / "benchmarks" / "results" / "train.json"
     result = json.loads(file.read_text()) if file.exists() else {"figures": {}}
     result["figures"] |= {name: round(value, 4) for name, value in figures.items()}
-    result["learning_command"] = " ".join(["python", "benchmarks/bench_learning.py", *sys.argv[1:]])
+    result.setdefault("learning_commands", {}).update(
+        dict.fromkeys(parts, " ".join(["python", "benchmarks/bench_learning.py", *sys.argv[1:]]))
+    )
     file.parent.mkdir(parents=True, exist_ok=True)
     file.write_text(json.dumps(result, indent=2) + "\n")
-    sys.stdout.write(json.dumps(result["figures"], indent=2) + "\n")
+    sys.stdout.write(json.dumps(figures, indent=2) + "\n")
 
 
 if __name__ == "__main__":

@@ -26,7 +26,7 @@ def test_plain_transformers_loads_it_and_it_has_about_a_million_parameters(tmp_p
     model = transformers.AutoModelForImageTextToText.from_pretrained(tmp_path / "a")
     tokenizer = transformers.AutoTokenizer.from_pretrained(tmp_path / "a")
     assert type(model).__name__ == "Qwen3VLForConditionalGeneration"
-    assert 800_000 < report.num_parameters < 1_500_000
+    assert 600_000 < report.num_parameters < 1_500_000  # few texts, so a small vocabulary here
     assert 0 < report.num_vision_parameters < report.num_parameters
     assert tokenizer.eos_token == "<|im_end|>"
     assert model.generation_config.eos_token_id[0] == tokenizer.convert_tokens_to_ids("<|im_end|>")

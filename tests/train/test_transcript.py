@@ -275,7 +275,7 @@ def test_a_processor_that_changes_its_mind_is_caught(checkpoint: Path, store: Im
 def test_max_pixels_bounds_what_the_model_sees(checkpoint: Path, store: ImageStore) -> None:
     image = picture(store, 800, 800)
     assert ChatFormat.load(checkpoint, max_pixels=4 * 32**2).num_image_tokens(image) == 4
-    assert ChatFormat.load(checkpoint).num_image_tokens(image) == 64
+    assert ChatFormat.load(checkpoint).num_image_tokens(image) == 36
 
 
 def test_pictures_in_system_turns_are_refused(chat: ChatFormat, store: ImageStore) -> None:

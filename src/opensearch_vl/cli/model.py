@@ -27,7 +27,7 @@ def register(app: typer.Typer) -> None:
         ],
         out: Annotated[Path, typer.Option("--out", help="Checkpoint directory to write.")],
         preset: Annotated[Literal["miniature"], typer.Option(help="What to make.")] = "miniature",
-        vocab_size: Annotated[int, typer.Option(min=300, help="Tokens of text.")] = 1024,
+        vocab_size: Annotated[int, typer.Option(min=300, help="Tokens of text.")] = 2048,
         seed: SeedOption = 0,
         as_json: JsonOption = False,
     ) -> None:

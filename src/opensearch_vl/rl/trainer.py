@@ -38,6 +38,7 @@ from opensearch_vl.rl.server_policy import ServerPolicy
 from opensearch_vl.rl.settings import RlSettings
 from opensearch_vl.runs import RunFolder
 from opensearch_vl.sft.collate import model_inputs
+from opensearch_vl.sft.head import score_labels_only
 from opensearch_vl.sft.patches import multiply_patches
 from opensearch_vl.sft.train import (
     Progress,
@@ -144,6 +145,10 @@ def train_rl(
     start = step_of(resume)
     trainer = trainer_class()(settings, scene, tasks, run, out, model, progress)
     trainer.remove_callback(PrinterCallback)  # it prints on stdout
+    if settings.lora is None:
+        for scored in (model, trainer.ref_model):
+            if scored is not None:
+                score_labels_only(scored, scene.env.settings.sampling.temperature)
     trainer.model_for = model_for or (server_policy if settings.server else local_policy)(trainer, settings)
     if run is not None:
         run.keep_metrics(lambda row: row["step"] <= start)

@@ -54,6 +54,7 @@ class SftSettings(Config):
         group_by_length: Put examples of like length into a batch.
         lora: Adapters; None is full fine-tuning.
         router_aux: Weight of the loss that balances the experts of a mixture; see `ROUTER_AUX`. Only for MoE models.
+        keep: How many of the latest checkpoints stay on disk.
         save_every: Steps between checkpoints; a multiple of `log_every`: a row of metrics is a mean over the steps from
             the row before, and a resumed run knows of none before its checkpoint.
         log_every: Steps between rows of metrics.
@@ -83,6 +84,7 @@ class SftSettings(Config):
     group_by_length: bool = True
     lora: LoraSettings | None = None
     router_aux: float = Field(default=ROUTER_AUX, ge=0)
+    keep: int = Field(default=2, gt=0)
     save_every: int = Field(default=500, gt=0)
     log_every: int = Field(default=10, gt=0)
     report_to: tuple[Literal["wandb", "tensorboard"], ...] = ()

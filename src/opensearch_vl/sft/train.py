@@ -24,6 +24,7 @@ from opensearch_vl.images import ImageStore
 from opensearch_vl.runs import RunFolder
 from opensearch_vl.sft.collate import Collator
 from opensearch_vl.sft.examples import Examples
+from opensearch_vl.sft.head import score_labels_only
 from opensearch_vl.sft.muon import muon_adamw
 from opensearch_vl.sft.order import EpochOrder
 from opensearch_vl.sft.patches import multiply_patches
@@ -123,6 +124,8 @@ def train_sft(
         callbacks=[run_callback(run, _KEPT.__contains__, chat_format, progress)],
     )
     trainer.remove_callback(PrinterCallback)  # it prints on stdout
+    if settings.lora is None:
+        score_labels_only(model)
     start = step_of(resume)
     if run is not None:
         run.keep_metrics(lambda row: row["step"] <= start)
@@ -175,7 +178,7 @@ def sft_arguments(settings: SftSettings, out: Path, router_aux: float | None = N
         use_cpu=not cuda_available(),
         gradient_checkpointing=settings.gradient_checkpointing,
         save_steps=settings.save_every,
-        save_total_limit=2,
+        save_total_limit=settings.keep,
         logging_steps=settings.log_every,
         logging_first_step=True,
         report_to=list(settings.report_to) or "none",
