@@ -6,7 +6,8 @@ from PIL import Image, ImageDraw
 
 from opensearch_vl.images import decode, encode_png
 from opensearch_vl.protocols import TextBlock
-from opensearch_vl.questions.degrade import damage, degrade
+from opensearch_vl.questions.damages import carried, damage
+from opensearch_vl.questions.degrade import degrade
 from opensearch_vl.questions.repairs import repair
 from opensearch_vl.questions.settings import DegradeSettings
 
@@ -49,12 +50,15 @@ class Nearest:
         return image.resize((image.width * scale, image.height * scale), Image.Resampling.NEAREST)
 
 
+COARSE = DegradeSettings(blur_sigma_px=(2.0, 3.0, 3.5, 4.0, 5.0), downsample=(2.0, 4.0), perspective=(0.25, 0.4, 0.6))
+
+
 async def run(sign, kinds, ocr, upscaler=None, seed=4):
     return await degrade(
         encode_png(sign),
         ["Orla Zoo"],
         kinds,
-        settings=DegradeSettings(),
+        settings=COARSE,
         ocr=ocr,
         upscaler=upscaler,
         ratio=0.85,
@@ -109,3 +113,68 @@ def test_repairs_have_the_sizes_of_the_tools(sign) -> None:
     assert repair(sign, "blur", None).size == sign.size
     assert repair(damage(sign, "downsample", 4, 0), "downsample", Nearest()).size == sign.size
     assert repair(Image.new("RGB", (64, 64), "grey"), "perspective", None) is None
+
+
+STRETCH = (0, 100, 520, 300)
+"""The lettering's box with half its height as room, within the picture."""
+
+
+def least_between(sign, weaker, stronger, box=None):
+    """A contrast that blur of the weaker σ keeps and that of the stronger loses."""
+    kept, lost = (contrast(damage(sign, "blur", sigma, 0).crop(box)) for sigma in (weaker, stronger))
+    return (kept + lost) / 2
+
+
+class ReadsParts(SeesContrast):
+    """The same, and parts as well, by the contrast of that part alone."""
+
+    def __init__(self, least, part_least):
+        super().__init__(least)
+        self.part_least, self.wholes, self.parts = part_least, 0, set()
+
+    async def read(self, image, *, orient=False, charts=False):
+        self.wholes += 1
+        blocks = await super().read(image)
+        return [TextBlock(block.text, "text", (40, 150, 480, 250), 0.9) for block in blocks]
+
+    async def read_part(self, image, box_px):
+        self.parts.add(box_px)
+        readable = contrast(decode(image).crop(STRETCH)) >= self.part_least
+        return [TextBlock("ORLA ZOO", "text", box_px, 0.9)] if readable else []
+
+
+async def test_the_search_reads_the_lettering_alone_and_the_whole_confirms(sign) -> None:
+    ocr = ReadsParts(least_between(sign, 3.5, 4.0), least_between(sign, 3.5, 4.0, STRETCH))
+    made, trials = await run(sign, ["blur"], ocr)
+    assert made is not None
+    assert (made.degradation.strength, [trial.strength for trial in trials]) == (4.0, [4.0])
+    assert ocr.parts == {(-10, 100, 530, 300)}
+    assert ocr.wholes == 3  # the clean picture, then the proposal before and after the repair
+
+
+async def test_a_stronger_neighbour_is_taken_where_the_whole_still_reads_the_weakest(sign) -> None:
+    ocr = ReadsParts(least_between(sign, 3.5, 4.0), least_between(sign, 3.0, 3.5, STRETCH))
+    made, _ = await run(sign, ["blur"], ocr)
+    assert made is not None
+    assert made.degradation.strength == 4.0
+
+
+async def test_what_only_the_part_hides_is_not_accepted(sign) -> None:
+    ocr = ReadsParts(0.0, least_between(sign, 3.5, 4.0, STRETCH))  # the whole picture is always readable
+    made, trials = await run(sign, ["blur"], ocr)
+    assert made is None
+    assert ocr.parts
+    assert not any(trial.accepted for trial in trials)
+
+
+@pytest.mark.parametrize("kind", ["blur", "downsample", "perspective"])
+def test_a_box_moves_with_the_damage(kind) -> None:
+    sheet = Image.new("RGB", (400, 300), "white")
+    ImageDraw.Draw(sheet).rectangle((120, 90, 259, 149), fill="red")
+    strength = {"blur": 1.0, "downsample": 3.0, "perspective": 0.4}[kind]
+    hurt = damage(sheet, kind, strength, 8)
+    told = carried((120, 90, 260, 150), sheet.size, kind, strength, 8, hurt.size)
+    red, green, _ = np.moveaxis(np.asarray(hurt, dtype=int), 2, 0)
+    rows, columns = np.nonzero(red - green > 128)
+    seen = columns.min(), rows.min(), columns.max() + 1, rows.max() + 1
+    assert max(abs(a - b) for a, b in zip(told, seen, strict=True)) <= 2

@@ -17,9 +17,10 @@ from typing import Any
 
 from opensearch_vl.protocols import ImageEmbedder, ImageIndex, Judge, OcrEngine, Solver, Upscaler
 from opensearch_vl.questions.anchor import Identified, Picture, choose_picture, identify, large_enough
-from opensearch_vl.questions.degrade import degrade
+from opensearch_vl.questions.degrade import degrade, wants_another
 from opensearch_vl.questions.draft import Draft, draft
 from opensearch_vl.questions.facts import Facts
+from opensearch_vl.questions.likeness import Looks, look_of, noted_look
 from opensearch_vl.questions.repairs import REPAIR, Kind
 from opensearch_vl.questions.screen import Screening, screen
 from opensearch_vl.questions.settings import QuestionSettings
@@ -143,13 +144,14 @@ async def build_questions_async(
         wiki: The wiki folder.
         settings: All rules and thresholds.
         seed: Same seed, same questions.
-        num: How many final questions to stop at; None goes through all seeds.
+        num: How many final questions to stop at; None goes through all seeds. It also settles how the enhancement
+            subset is spread over them, so a run resumed with another number is not the run of that number.
         tools: Solvers, judge, OCR; what is missing is skipped and says so in the provenance.
         run: Where records and pictures are written; a resumed run continues where it stopped.
         merge: Tasks of other corpora; they join before the filter and come on top of `num`.
         progress: Called with (final questions so far, `num` or 0) after every walk.
     """
-    builder = _Builder(wiki, settings, seed, tools, run)
+    builder = _Builder(wiki, settings, seed, tools, run, num)
     under_way: deque[_UnderWay] = deque()
     try:
         for walk in builder.walks():
@@ -189,15 +191,22 @@ class _Builder:
     """The state of one build: what has been used up, and the records of an earlier, interrupted run."""
 
     def __init__(
-        self, wiki: WikiFolder, settings: QuestionSettings, seed: int, tools: QuestionTools, run: RunFolder | None
+        self,
+        wiki: WikiFolder,
+        settings: QuestionSettings,
+        seed: int,
+        tools: QuestionTools,
+        run: RunFolder | None,
+        num: int | None,
     ) -> None:
         self.report = BuildReport()
         self._facts = Facts(wiki)
         self._rules = resolve_rules(wiki, settings.walks)
-        self._settings, self._seed, self._tools, self._run = settings, seed, tools, run
+        self._settings, self._seed, self._tools, self._run, self._num = settings, seed, tools, run, num
         self._attempts: Counter[int] = Counter()
         self._accepted: tuple[str, Draft] | None = None
         self._pictures: Counter[str] = Counter()
+        self._looks = Looks(settings.anchor.max_hash_distance)
         self._asked: set[tuple[str, str]] = set()
         self._asked_of: defaultdict[int, set[str]] = defaultdict(set)
         self._earlier: dict[str, QuestionRecord] = {}
@@ -255,7 +264,7 @@ class _Builder:
         record = await item.work
         if item.identity not in self._earlier and (task := record.task) is not None:
             if duplicate := self._duplicate(task):
-                record = self._rejected(item.identity, item.made, Rejection("dedupe", duplicate))
+                record = self._rejected(item.identity, item.made, duplicate)
             elif self._wants_degrading(task):
                 task, trials = await self._degrade(task)
                 record = record.model_copy(update={"task": task, "draft": {**record.draft, "degrading": trials}})
@@ -296,8 +305,8 @@ class _Builder:
         self._use_up(record)
         self._record(record)
 
-    async def _ground(self, made: Draft) -> tuple[Picture, Identified] | Rejection:
-        """The anchor's picture and what identifies it; the picture is kept with the run."""
+    async def _ground(self, made: Draft) -> tuple[Picture, Identified, str] | Rejection:
+        """The anchor's picture, what identifies it, and its hash; the picture is kept with the run."""
         picture = choose_picture(
             self._facts, made.walk.nodes[0], self._settings.anchor, self._min_image_px(), self._tools.embedder
         )
@@ -308,9 +317,13 @@ class _Builder:
         known = await self._identify(picture, made)
         if isinstance(known, Rejection):
             return known
+        data = self._facts.wiki.images.read(picture.ref)
+        look = look_of(data)
+        if twin := self._looks.near(picture.source.file, look, known.by == "lettering"):
+            return Rejection("dedupe", "near_duplicate_picture", twin)
         if self._run is not None:
-            self._run.images.put_bytes(self._facts.wiki.images.read(picture.ref))
-        return picture, known
+            self._run.images.put_bytes(data)
+        return picture, known, look
 
     def _ungrounded(self, identity: str, made: Draft) -> Task:
         provenance = made.provenance(self._facts)
@@ -322,9 +335,9 @@ class _Builder:
             provenance=provenance.model_copy(update={"extra": extra}),
         )
 
-    def _grounded(self, identity: str, made: Draft, picture: Picture, known: Identified) -> Task:
+    def _grounded(self, identity: str, made: Draft, picture: Picture, known: Identified, look: str) -> Task:
         provenance = made.provenance(self._facts)
-        extra = {**provenance.extra, "look_alikes": known.rivals}
+        extra = {**provenance.extra, "look_alikes": known.rivals, "picture_hash": look}
         if known.tool:
             extra["lettering_tool"] = known.tool
         source = picture.source.model_copy(update={"identified_by": known.by})
@@ -343,7 +356,8 @@ class _Builder:
             return False
         if "lettering_tool" in task.provenance.extra:
             return False  # needs a repair as it is
-        return sum(self.report.degraded.values()) < self._settings.degrade.fraction * (len(self.report.tasks) + 1)
+        so_far, fraction = len(self.report.tasks), self._settings.degrade.fraction
+        return wants_another(self.report.degraded.total(), so_far, self._num, fraction)
 
     async def _degrade(self, task: Task) -> tuple[Task, list[dict[str, Any]]]:
         assert self._run is not None and self._tools.ocr is not None
@@ -370,15 +384,18 @@ class _Builder:
         threshold = self._rules.min_image_px if own is None else own
         return threshold if isinstance(threshold, int) else 0
 
-    def _duplicate(self, task: Task) -> str:
-        """What the task shares with an earlier one beyond what the settings allow, or an empty text."""
+    def _duplicate(self, task: Task) -> Rejection | None:
+        """What the task shares with an earlier one beyond what the settings allow, if anything."""
         provenance = task.provenance
         if provenance.picture is not None and self._pictures[provenance.picture.file] >= self._settings.max_per_picture:
-            return "same_picture"
+            return Rejection("dedupe", "same_picture")
+        if (look := noted_look(task)) is not None and (twin := self._looks.near(*look)):
+            return Rejection("dedupe", "near_duplicate_picture", twin)
         answer_page = self._facts.resolve(provenance.path[-1])
         if answer_page is not None and provenance.attribute in self._asked_of[answer_page]:
-            return "same_answer"
-        return "same_anchor_and_answer" if (provenance.path[0], task.gold.answer) in self._asked else ""
+            return Rejection("dedupe", "same_answer")
+        twice = (provenance.path[0], task.gold.answer) in self._asked
+        return Rejection("dedupe", "same_anchor_and_answer") if twice else None
 
     async def _identify(self, picture: Picture, made: Draft) -> Identified | Rejection:
         anchor, tools = made.walk.nodes[0], self._tools
@@ -411,6 +428,8 @@ class _Builder:
         if task is None:
             return
         if record.task is not None and task.provenance.picture is not None:
+            if (look := noted_look(task)) is not None:
+                self._looks.add(*look)
             self._pictures[task.provenance.picture.file] += 1
         path = task.provenance.path
         if path:  # not a question of another corpus
