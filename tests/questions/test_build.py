@@ -12,12 +12,13 @@ from typer.testing import CliRunner
 from opensearch_vl.cli.questions import app
 from opensearch_vl.errors import UsageError
 from opensearch_vl.protocols import VisualMatch
-from opensearch_vl.questions.audit import check_against_wiki, read_tasks, shape
+from opensearch_vl.questions.audit import check_against_wiki, read_tasks
 from opensearch_vl.questions.build import QuestionTools, build_questions
 from opensearch_vl.questions.counterfactual import variant_of
 from opensearch_vl.questions.facts import Facts
 from opensearch_vl.questions.settings import AnswerSettings, FuzzSettings, QuestionSettings
 from opensearch_vl.questions.stages import StageTable
+from opensearch_vl.questions.variety import shape
 from opensearch_vl.runs import RunFolder, digest, read_json_lines, read_manifest, read_records
 from opensearch_vl.scoring.judges import ExactJudge
 from opensearch_vl.types import Gold, Provenance, QuestionRecord, Step, Task, Termination, Trajectory
@@ -287,13 +288,18 @@ def test_the_command_line_builds_resumes_and_audits(wiki, tmp_path) -> None:
     assert json.loads(first.stdout)["questions"] == 3
     again = CliRunner().invoke(app, [*arguments, "--resume"])
     assert json.loads(again.stdout) == json.loads(first.stdout)
-    audited = CliRunner().invoke(app, ["audit", str(out), "--wiki", str(wiki.root), *common])
+    page = tmp_path / "pages" / "audit.html"
+    audited = CliRunner().invoke(app, ["audit", str(out), "--wiki", str(wiki.root), "--out", str(page), *common])
     assert audited.exit_code == 0, audited.output
     result = json.loads(audited.stdout)
     assert result["findings"] == []
+    assert sum(result["roles"]["anchor"].values()) == sum(result["roles"]["answer"].values()) == 3
+    html = page.read_text(encoding="utf-8")
+    assert html.count("<svg") > 20 and "no hub" in html and "http" not in html.replace("http-equiv", "")
     assert {(row["variant"], row["solver"]) for row in result["solvers"]} >= {
         ("full", "no_tools"), ("full", "one_text_search"), ("full", "one_image_search"), ("full", "image_then_text"),
         ("full", "blind_agent"), ("no_fuzz", "one_text_search"), ("answer_anchored", "one_image_search"),
+        ("no_hub", "one_text_search"), ("no_hub", "one_image_search"), ("absolute", "blind_agent"),
     }  # fmt: skip
     assert all(row["unscored"] == 0 for row in result["solvers"])
     refused = CliRunner().invoke(app, ["build", str(wiki.root), "--out", str(out), "--budget", "1"])

@@ -31,7 +31,7 @@ from opensearch_vl.questions.audit import audit_solvers
 from opensearch_vl.questions.build import BuildReport, build_questions
 from opensearch_vl.questions.counterfactual import Cell, counterfactuals, solve_all
 from opensearch_vl.questions.facts import Facts
-from opensearch_vl.questions.settings import DegradeSettings, QuestionSettings
+from opensearch_vl.questions.settings import QuestionSettings
 from opensearch_vl.runs import RunFolder
 from opensearch_vl.scoring.judges import ExactJudge
 from opensearch_vl.scoring.metrics import Accuracy, accuracy
@@ -55,19 +55,10 @@ class StatedWalks(WalkRules):
     edges: Literal["any", "stated"] = "stated"
 
 
-class CoarseDegrade(DegradeSettings):
-    """A coarser search for the damage that fits: reading a picture is what takes the time."""
-
-    blur_sigma_px: tuple[float, ...] = (1.4, 2.5, 4.0, 6.5)
-    downsample: tuple[float, ...] = (2.5, 4.0, 6.0, 10.0)
-    perspective: tuple[float, ...] = (0.32, 0.46)
-
-
 class RuleWritten(QuestionSettings):
     """Question building as the quickstart does it: by rules alone, and in a newcomer's time."""
 
     walks: StatedWalks = StatedWalks()
-    degrade: CoarseDegrade = CoarseDegrade()
     parallel: int = Field(4, ge=1)
 
 

@@ -13,7 +13,7 @@ from dataclasses import dataclass, field, replace
 
 from opensearch_vl.questions.answers import transformed
 from opensearch_vl.questions.facts import display_name
-from opensearch_vl.questions.phrases import Form, questions_for, relation_phrase, table
+from opensearch_vl.questions.phrases import Form, questions_for, relation_phrase, statement, table
 from opensearch_vl.text import fold, words
 
 _MAX_REDUCTIONS = 8
@@ -133,6 +133,10 @@ def _reduce_once(question: str, documents: Sequence[Document]) -> str:
             if shorter != question:
                 return shorter
     for document in documents:
+        shorter = _apply_own(question, document)
+        if shorter != question:
+            return shorter
+    for document in documents:
         for key, value in document.lines.items():
             for name in value.split(", "):
                 if name in question:
@@ -159,6 +163,18 @@ def _apply(question: str, phrase: str, name: str, value: str) -> str:
         rf"the [\w ]+? (?:whose|born|made|who|in|built) [^?]*? and (?:who|that) is an? {re.escape(rest)}"
     )
     return narrowed.sub(lambda _: display_name(value), question, count=1)
+
+
+def _apply_own(question: str, document: Document) -> str:
+    """Put the title for a phrase that only states what the document states of itself: "the person whose … is …"."""
+    spoken = [(key, value) for key, value in document.lines.items() if value in question]
+    clauses = {statement(key, value, animate) for key, value in spoken for animate in (True, False)}
+    clauses = {clause for clause in clauses if clause in question}
+    if not clauses:
+        return question
+    one = "|".join(re.escape(clause) for clause in sorted(clauses, key=len, reverse=True))
+    pattern = rf"the (?:[\w-]+ ){{1,4}}(?:{one})(?: and (?:{one}))*(?![\w-])(?! and (?:who|whose|that)\b)"
+    return re.sub(pattern, lambda _: display_name(document.title), question, count=1)
 
 
 def _apply_inverse(question: str, phrase: str, name: str, value: str) -> str:
