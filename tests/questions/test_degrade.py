@@ -7,7 +7,7 @@ from PIL import Image, ImageDraw
 from opensearch_vl.images import decode, encode_png
 from opensearch_vl.protocols import TextBlock
 from opensearch_vl.questions.damages import carried, damage
-from opensearch_vl.questions.degrade import degrade
+from opensearch_vl.questions.degrade import degrade, wants_another
 from opensearch_vl.questions.repairs import repair
 from opensearch_vl.questions.settings import DegradeSettings
 
@@ -178,3 +178,28 @@ def test_a_box_moves_with_the_damage(kind) -> None:
     rows, columns = np.nonzero(red - green > 128)
     seen = columns.min(), rows.min(), columns.max() + 1, rows.max() + 1
     assert max(abs(a - b) for a, b in zip(told, seen, strict=True)) <= 2
+
+
+@pytest.mark.parametrize(
+    ("degraded", "so_far", "num", "wanted"),
+    [
+        (0, 0, None, True),  # the first question is a tenth of ten
+        (1, 8, None, False),
+        (1, 10, None, True),
+        (1, 4, 150, False),  # a known number lets the quota run ahead, at twice the share
+        (1, 5, 150, True),
+        (14, 80, 150, True),
+        (15, 140, 150, False),  # and stops at the share of the whole
+        (0, 0, 0, False),
+    ],
+)
+def test_the_quota(degraded, so_far, num, wanted) -> None:
+    assert wants_another(degraded, so_far, num, 0.1) is wanted
+
+
+def test_the_quota_is_met_as_long_as_enough_qualify() -> None:
+    """One question in eight qualifies, none of them among the last third: a quota without lead would end short."""
+    degraded = 0
+    for so_far in range(150):
+        degraded += so_far < 100 and so_far % 6 == 0 and wants_another(degraded, so_far, 150, 0.1)
+    assert degraded == 15

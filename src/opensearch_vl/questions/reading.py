@@ -21,6 +21,8 @@ _PICTURE = re.compile(
     r"\bthe (?:(?!(?:the|an?|who|whose|that|which)\b)[\w'’-]+ ){1,5}in the (?:picture|image|photo|photograph)\b",
     re.IGNORECASE,
 )
+_END = r"(?![\w-])(?! and (?:who|whose|that)\b)"
+"""A phrase ends with a whole word, and no further clause tells the same thing more narrowly."""
 _LINE = re.compile(r"([^\W\d_][^:\n]{0,60}): (\S.*)")
 
 
@@ -173,7 +175,7 @@ def _apply_own(question: str, document: Document) -> str:
     if not clauses:
         return question
     one = "|".join(re.escape(clause) for clause in sorted(clauses, key=len, reverse=True))
-    pattern = rf"the (?:[\w-]+ ){{1,4}}(?:{one})(?: and (?:{one}))*(?![\w-])(?! and (?:who|whose|that)\b)"
+    pattern = rf"the (?:[\w-]+ ){{1,4}}(?:{one})(?: and (?:{one}))*{_END}"
     return re.sub(pattern, lambda _: display_name(document.title), question, count=1)
 
 
@@ -181,7 +183,7 @@ def _apply_inverse(question: str, phrase: str, name: str, value: str) -> str:
     spoken = phrase.replace("{X}", name)
     if not all(part in question for part in spoken.split("\x00")):
         return question
-    pattern = re.escape(spoken).replace("\x00", r"[\w ]+?")
+    pattern = re.escape(spoken).replace("\x00", r"[\w ]+?") + _END
     return re.sub(pattern, lambda _: display_name(value), question, count=1)
 
 
