@@ -455,7 +455,8 @@ class _Builder:
         trials = record.draft.get("degrading")
         for trial in trials if isinstance(trials, list) else ():
             if isinstance(trial, dict):
-                outcome = "accepted" if trial.get("readable_after") else "refused"
+                accepted = trial.get("readable_after") and not trial.get("readable_before")
+                outcome = "accepted" if accepted else "refused"
                 self.report.degrading[f"{trial.get('kind')}_{outcome}"] += 1
 
     def _record(self, record: QuestionRecord) -> None:

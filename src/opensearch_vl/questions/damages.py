@@ -1,4 +1,4 @@
-"""The damages of the enhancement subset (paper, section 3.7), and where a stretch of the picture comes to lie."""
+"""The damages of the enhancement subset (paper, section 3.7)."""
 
 from __future__ import annotations
 
@@ -75,28 +75,6 @@ def _homography(points: npt.NDArray[np.float64], images: npt.NDArray[np.float64]
         rows += [[x, y, 1, 0, 0, 0, -u * x, -u * y], [0, 0, 0, x, y, 1, -v * x, -v * y]]
         values += [u, v]
     return tuple(float(c) for c in np.linalg.solve(np.array(rows), np.array(values)))
-
-
-def carried(box: Box, size: tuple[int, int], kind: Kind, strength: float, seed: int, to: tuple[int, int]) -> Box:
-    """Where a box of a picture lies after damage: the upright box round it.
-
-    Args:
-        box: In pixels of the whole picture.
-        size: Width and height of the whole picture.
-        kind: Which damage.
-        strength: As for `damage`.
-        seed: As for `damage`.
-        to: Width and height of the damaged picture.
-    """
-    if kind != "perspective":
-        return scaled(box, size, to)
-    there = _homography(_corners(*size), _tilted(*size, strength, seed))
-    left, top, right, bottom = box
-    points = np.array([[left, top, 1], [right, top, 1], [right, bottom, 1], [left, bottom, 1]], dtype=float)
-    moved = points @ np.array([*there, 1.0]).reshape(3, 3).T
-    flat = moved[:, :2] / moved[:, 2:]
-    (x0, y0), (x1, y1) = flat.min(axis=0).tolist(), flat.max(axis=0).tolist()
-    return math.floor(x0), math.floor(y0), math.ceil(x1), math.ceil(y1)
 
 
 def scaled(box: Box, size: tuple[int, int], to: tuple[int, int]) -> Box:

@@ -1,10 +1,10 @@
 """The enhancement subset: pictures damaged so that one known tool repairs them (paper, section 3.7).
 
 Only pictures whose *lettering* identifies the anchor qualify: there a damage provably takes the information away, since
-OCR can no longer read the name, and a repair provably gives it back. Each damage is seeded, as weak as suffices,
-and accepted only when the lettering is unreadable before the repair and readable after it, with the repair tool run
-exactly as the agent runs it by default. Reading a whole picture is what takes the time, so the search for a strength
-reads only the stretch that carries the lettering; what it proposes is then read whole, before and after the repair.
+OCR can no longer read the name, and a repair provably gives it back. Each damage is seeded, as strong as its tool can
+still undo, and accepted only when the lettering is unreadable before the repair and readable after it, with the repair
+tool run exactly as the agent runs it by default. Reading a whole picture is what takes the time, so the search for that
+strength reads only the stretch that carries the lettering; what it finds is then read whole, before and after.
 """
 
 from __future__ import annotations
@@ -18,16 +18,14 @@ from PIL import Image
 from opensearch_vl.images import decode, encode_png
 from opensearch_vl.protocols import OcrEngine, PartReader, Upscaler
 from opensearch_vl.questions.anchor import name_in, reads_name
-from opensearch_vl.questions.damages import Box, carried, damage, scaled
+from opensearch_vl.questions.damages import Box, damage, scaled
 from opensearch_vl.questions.repairs import REPAIR, Kind, repair
 from opensearch_vl.questions.settings import DegradeSettings
 from opensearch_vl.types import Degradation
 
-_WEAKER, _STRONGER = 2, 4
-"""How many strengths next to the weakest that hides the lettering are looked at: near it, what can be read comes and
-goes from one strength to the next."""
-_MOST_CONFIRMED = 3
-"""How many proposals of one kind of damage are read whole before the kind is given up."""
+_MOST_READ_WHOLE = 3
+"""How many strengths of one kind of damage are read whole before the kind is given up: near the strongest that can be
+undone, what is read comes and goes from one strength to the next."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -102,33 +100,26 @@ async def degrade(
         seed: Seed of the damage.
 
     Returns:
-        The accepted picture, if any, and how each damage tried came out: the accepted strength, or the last one that
-        was looked at. A damage that leaves the lettering readable at every strength gives no trial.
+        The accepted picture, if any, and how each kind of damage came out: at the accepted strength, or at the last
+        one that was read whole. A kind that its tool never undoes, however weak, gives no trial.
     """
     search = _Search(decode(data), names, ocr, upscaler, ratio, seed, await _lettering(ocr, data, names, ratio))
     trials: list[Trial] = []
     for kind in kinds:
         if kind == "downsample" and upscaler is None:
             continue
-        trial: Trial | None = None
-        num_confirmed = 0
-        async for trial, damaged in search.proposals(kind, _strengths(settings, kind)):
-            if not trial.accepted:
-                continue
-            trial = await search.confirmed(trial, damaged)
+        num_read = 0
+        async for strength, damaged in search.undoable(kind, _strengths(settings, kind)):
+            trial = await search.tried(kind, strength, damaged)
+            num_read += 1
             if trial.accepted:
                 found = Degradation(
-                    kind=kind,
-                    repair_tool=REPAIR[kind],
-                    strength=trial.strength,
-                    readable_before=False,
-                    readable_after=True,
+                    kind=kind, repair_tool=REPAIR[kind], strength=strength, readable_before=False, readable_after=True
                 )
                 return Degraded(damaged.png, found), (*trials, trial)
-            num_confirmed += 1
-            if num_confirmed == _MOST_CONFIRMED:
+            if trial.readable_before or num_read == _MOST_READ_WHOLE:  # weaker damage hides less
+                trials.append(trial)
                 break
-        trials += [trial] if trial is not None else []
     return None, tuple(trials)
 
 
@@ -148,11 +139,10 @@ async def _lettering(ocr: OcrEngine, data: bytes, names: Sequence[str], ratio: f
 
 @dataclass(frozen=True, slots=True)
 class _Damaged:
-    """A damaged picture, as pixels and encoded, and where its lettering lies."""
+    """A damaged picture, as pixels and encoded."""
 
     image: Image.Image
     png: bytes
-    box: Box | None
 
 
 @dataclass(frozen=True, slots=True)
@@ -167,56 +157,43 @@ class _Search:
     seed: int
     box: Box | None
 
-    async def proposals(self, kind: Kind, strengths: Sequence[float]) -> AsyncIterator[tuple[Trial, _Damaged]]:
-        """Damages that seem to hide the lettering, the likeliest to be repaired first, each with its outlook.
+    async def undoable(self, kind: Kind, strengths: Sequence[float]) -> AsyncIterator[tuple[float, _Damaged]]:
+        """Damages whose tool seems to give the lettering back, the strongest first.
 
-        Blur and down-sampling lose more the stronger they are, so the weakest that suffices and its neighbours are
-        worth repairing; it is found by halving. How well a tilted sheet is found does not depend on its tilt, so every
-        tilt that suffices counts.
+        Blur and down-sampling lose more the stronger they are, so the strongest that can be undone is found by halving,
+        and every other one below it follows. How well a tilted sheet is found does not depend on its tilt alone, so
+        every tilt is tried.
         """
-        if kind == "perspective":
-            places = range(len(strengths))
-        else:
-            weakest = await self._weakest(kind, strengths)
-            if weakest == len(strengths):
-                return
-            near = (_WEAKER, _STRONGER) if self.box is not None else (0, 1)
-            places = range(max(0, weakest - near[0]), min(len(strengths), weakest + near[1]))
-        for place in places:
-            damaged = await self._damaged(kind, strengths[place])
-            if not await self._seems_readable(damaged.png, damaged.box):
-                mended = await self._mended(damaged, kind)
-                after = mended is not None and await self._seems_readable(*mended)
-                yield Trial(kind, strengths[place], False, after), damaged
+        top = len(strengths)
+        if kind != "perspective":
+            low = 0
+            while low < top:
+                middle = (low + top) // 2
+                if await self._seems_undone(kind, await self._damaged(kind, strengths[middle])):
+                    low = middle + 1
+                else:
+                    top = middle
+        offered = strengths[::-1] if kind == "perspective" else strengths[:top][::-2]
+        for strength in offered:
+            damaged = await self._damaged(kind, strength)
+            if await self._seems_undone(kind, damaged):
+                yield strength, damaged
 
-    async def confirmed(self, trial: Trial, damaged: _Damaged) -> Trial:
-        """The trial as the whole picture tells it."""
-        if self.box is None:  # that is what was read
-            return trial
-        before = await self._readable(damaged.png)
-        mended = None if before else await self._mended(damaged, trial.kind)
-        after = mended is not None and await self._readable(mended[0])
-        return Trial(trial.kind, trial.strength, before, after)
+    async def tried(self, kind: Kind, strength: float, damaged: _Damaged) -> Trial:
+        """What the whole picture tells; the repair is not tried where the damage hides nothing."""
+        if await self._readable(damaged.png):
+            return Trial(kind, strength, True, False)
+        mended = await self._mended(damaged, kind)
+        return Trial(kind, strength, False, mended is not None and await self._readable(mended[0]))
 
-    async def _weakest(self, kind: Kind, strengths: Sequence[float]) -> int:
-        """Place of the weakest strength that seems to hide the lettering; one past the last if none does."""
-        low, high = 0, len(strengths)
-        while low < high:
-            middle = (low + high) // 2
-            damaged = await self._damaged(kind, strengths[middle])
-            if await self._seems_readable(damaged.png, damaged.box):
-                low = middle + 1
-            else:
-                high = middle
-        return low
+    async def _seems_undone(self, kind: Kind, damaged: _Damaged) -> bool:
+        mended = await self._mended(damaged, kind)
+        return mended is not None and await self._seems_readable(*mended)
 
     async def _damaged(self, kind: Kind, strength: float) -> _Damaged:
         def work() -> _Damaged:
             image = damage(self.image, kind, strength, self.seed)
-            box = (
-                None if self.box is None else carried(self.box, self.image.size, kind, strength, self.seed, image.size)
-            )
-            return _Damaged(image, encode_png(image), box)
+            return _Damaged(image, encode_png(image))
 
         return await asyncio.to_thread(work)
 

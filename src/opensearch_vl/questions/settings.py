@@ -95,14 +95,14 @@ def _strengths(least: float, most: float, num: int) -> tuple[float, ...]:
 class DegradeSettings(Config):
     """The enhancement subset (paper, section 3.7: 10 %). Strengths go from weak to strong.
 
-    Neighbouring strengths differ by 7 %: how much lettering bears before it cannot be read, and how much the tool still
-    gives back, often lie closer together than the 15 to 30 % of an earlier, coarser list (docs/log.md).
+    Neighbouring strengths differ by 5 to 7 %: how much lettering bears before it cannot be read, and how much the tool
+    still gives back, often lie closer together than the 15 to 30 % of an earlier, coarser list (docs/log.md).
     """
 
     fraction: float = Field(0.1, ge=0, le=1)
-    blur_sigma_px: tuple[float, ...] = _strengths(0.8, 10.0, 38)
-    downsample: tuple[float, ...] = _strengths(1.5, 12.0, 31)
-    perspective: tuple[float, ...] = _strengths(0.25, 0.6, 8)
+    blur_sigma_px: tuple[float, ...] = _strengths(0.8, 14.0, 43)
+    downsample: tuple[float, ...] = _strengths(1.5, 24.0, 41)
+    perspective: tuple[float, ...] = _strengths(0.25, 0.7, 20)
 
 
 class QuestionSettings(Config):
