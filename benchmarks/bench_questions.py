@@ -177,7 +177,8 @@ def part_no_hub(work):
 def uniqueness(wiki, settings, hub):
     """Of paths that reach the fuzzing stage, how many are refused as not unique, with a hub as a bridge and without."""
     facts, degrees = Facts(wiki), wiki.in_degrees()
-    rules = resolve_rules(wiki, settings.walks.model_copy(update={"hub": NO_HUB_RULE, "max_retries": 0}))
+    changes = {"hub": NO_HUB_RULE, "max_retries": 0, "walks_per_seed": 20}
+    rules = resolve_rules(wiki, settings.walks.model_copy(update=changes))
     counted = Counter()
 
     def accept(walk):
