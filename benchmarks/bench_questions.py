@@ -1,6 +1,7 @@
 """Measures question building: yield, the independent checker, shortcut rates, killed runs, speed of the rules.
 
     python benchmarks/bench_questions.py              # 20,000 pages, 20 kills, 1,000,000 paths
+    SIZE=medium python benchmarks/bench_questions.py  # 2,000 pages, 20 kills, 100,000 paths
     SIZE=small python benchmarks/bench_questions.py   # 600 pages, 3 kills, 5,000 paths: about a minute
     python benchmarks/bench_questions.py kills paths  # only these parts: items, shortcuts, no_hub, blind, kills, paths
     WORK=DIR python benchmarks/bench_questions.py     # keep the encyclopedia and its indexes there for other parts
@@ -57,11 +58,14 @@ from opensearch_vl.wiki.tables import WikiFolder
 from opensearch_vl.wiki.walks import WalkRules, resolve_rules, sample_walks
 
 HERE = Path(__file__).resolve().parent
-SMALL = os.environ.get("SIZE") == "small"
-PAGES, PICTURES, KILLS, PATHS = (600, 90, 3, 5_000) if SMALL else (20_000, 1_600, 20, 1_000_000)
-ASKED = 25 if SMALL else 160
-"""Questions a row of the audit is measured on; more than the 150 that its bounds are promised for."""
-KILLED_QUESTIONS = 10 if SMALL else 40
+SIZES = {
+    "small": (600, 90, 3, 5_000, 25, 10),
+    "medium": (2_000, 3_000, 20, 100_000, 160, 20),
+    "full": (20_000, 1_600, 20, 1_000_000, 160, 40),
+}
+SIZE = os.environ.get("SIZE", "full")
+PAGES, PICTURES, KILLS, PATHS, ASKED, KILLED_QUESTIONS = SIZES[SIZE]
+"""`ASKED` questions a row of the audit is measured on: more than the 150 that its bounds are promised for."""
 SEED = 0
 
 
@@ -297,14 +301,14 @@ def measured(name, work):
         sys.exit(f"Part {name} ended with status {process.returncode}.")
     commit = subprocess.run(["git", "rev-parse", "--short", "HEAD"], capture_output=True, text=True, cwd=HERE).stdout
     how = {
-        "size": "small" if SMALL else "full",
+        "size": SIZE,
         "seconds": round(time.perf_counter() - clock, 1),
         "processor_seconds": round(usage.ru_utime + usage.ru_stime, 1),
         "peak_mb": round(usage.ru_maxrss / 1024, 1),
         "load_before": round(load, 1),
         "commit": commit.strip(),
         "machine": f"{platform.machine()}, {os.cpu_count()} cores",
-        "command": f"{'SIZE=small ' if SMALL else ''}python benchmarks/bench_questions.py {name}",
+        "command": f"SIZE={SIZE} python benchmarks/bench_questions.py {name}",
     }
     return json.loads(file.read_text(encoding="utf-8")), how
 
