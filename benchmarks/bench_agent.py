@@ -2,11 +2,14 @@
 
     python benchmarks/bench_agent.py            # full; `recall` alone takes some 40 minutes of one processor's time
     SIZE=small python benchmarks/bench_agent.py # `recall` and `ocr` take about one minute each
-    python benchmarks/bench_agent.py recall ocr # only these parts: rollouts, http, memory, fuzz, pages, recall, ocr
+    python benchmarks/bench_agent.py recall ocr # only these parts: rollouts, http, memory, fuzz, pages,
+                                                # page_ids, recall, ocr
+
+`page_ids` needs the `train` extra and is left out without it.
 
 Figures go to `benchmarks/results/agent.json` by name; figures of other parts that are already there are kept, and
 `runs` says of every part how, when and where it was last measured. `recall` and `ocr` are described in
-`image_recall.py` and `ocr_cer.py`.
+`image_recall.py` and `ocr_cer.py`, `page_ids` in `page_ids.py`.
 `rollout_over_ideal` is wall-clock time over the time that the waiting alone takes: 256 rollouts of 5 turns at once, a
 model that takes 200 ms and tools that take 500 ms. `http_*` is the same against a stub server over HTTP on loopback,
 with the processor time of client and server apart (they share this machine).
@@ -23,7 +26,8 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Sequence
+from collections.abc import AsyncIterator, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -243,37 +247,66 @@ def bench_fuzz(figures: dict[str, float]) -> None:
     figures |= {f"fuzz_share.{kind}": count / FUZZ_REPLIES for kind, count in read.items()}
 
 
-async def fuzz_pages(figures: dict[str, float]) -> None:
-    """Page texts go through toolbox and environment; no control token and no tag gets into the conversation."""
-    random_, escapes = random.Random(1), 0
+@dataclass(frozen=True)
+class Shown:
+    """A page as it was, as an observation, and in the message that shows it."""
+
+    layout: str
+    page: str
+    observation: str
+    message: str
+
+
+async def shown_pages(num: int) -> AsyncIterator[Shown]:
+    """Hostile page texts that went through toolbox and environment, over the four layouts in turn."""
+    random_ = random.Random(1)
     with tempfile.TemporaryDirectory() as folder:
         store = ImageStore(folder)
         tool = StubTool(0.0)
         settings = [AgentSettings(layout=name, max_turns=10**6) for name in ("sft", "rl", "infer", "native_tools")]
         envs = [Environment(Toolbox([tool], store), s, store) for s in settings]
-        own = {"sft": 4, "rl": 2, "infer": 2, "native_tools": 0}  # tags that the layout itself writes
         view = task(store)
-        for number in range(FUZZ_PAGES):
+        for number in range(num):
             tool.text = mixture(random_) + mixture(random_)
             env = envs[number % len(envs)]
             episode = env.reset(view)
-            await episode.step(say("look", "text_search", q=str(number)))
-            shown = episode.messages[-1].text
-            tags = sum(
-                shown.count(f"<{slash}{name}>") for slash in ("", "/") for name in ("tool_response", "observation")
-            )
-            others = sum(
-                shown.count(f"<{slash}{name}>") for slash in ("", "/") for name in ("think", "tool_call", "response")
-            )
-            if tags != own[env.settings.layout] or others or any(token in shown for token in CONTROL):
-                escapes += 1
-                sys.stderr.write(f"escaped: {shown!r}\n")
+            step = await episode.step(say("look", "text_search", q=str(number)))
+            yield Shown(env.settings.layout, tool.text, step.observation.text, episode.messages[-1].text)
+
+
+async def fuzz_pages(figures: dict[str, float]) -> None:
+    """No control token and no tag of a page gets into the conversation as text."""
+    escapes = 0
+    own = {"sft": 4, "rl": 2, "infer": 2, "native_tools": 0}  # tags that the layout itself writes
+    async for page in shown_pages(FUZZ_PAGES):
+        shown = page.message
+        tags = sum(shown.count(f"<{slash}{name}>") for slash in ("", "/") for name in ("tool_response", "observation"))
+        others = sum(
+            shown.count(f"<{slash}{name}>") for slash in ("", "/") for name in ("think", "tool_call", "response")
+        )
+        if tags != own[page.layout] or others or any(token in shown for token in CONTROL):
+            escapes += 1
+            sys.stderr.write(f"escaped: {shown!r}\n")
     figures["fuzz_pages"] = FUZZ_PAGES
     figures["fuzz_escapes"] = escapes
 
 
 def bench_pages(figures: dict[str, float]) -> None:
     asyncio.run(fuzz_pages(figures))
+
+
+def bench_page_ids(figures: dict[str, float]) -> None:
+    try:
+        from page_ids import bench_page_ids
+    except ImportError as error:
+        sys.stderr.write(f"page_ids: left out, {error.name} is not installed (pip install 'opensearch-vl[train]').\n")
+        return
+
+    async def collected() -> list[Shown]:
+        return [page async for page in shown_pages(FUZZ_PAGES)]
+
+    pages = asyncio.run(collected())
+    bench_page_ids(figures, [page.page for page in pages], [page.observation for page in pages])
 
 
 def bench_recall(figures: dict[str, float]) -> None:
@@ -294,6 +327,7 @@ PARTS = {
     "memory": bench_memory,
     "fuzz": bench_fuzz,
     "pages": bench_pages,
+    "page_ids": bench_page_ids,
     "recall": bench_recall,
     "ocr": bench_ocr,
 }

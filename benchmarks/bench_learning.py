@@ -3,7 +3,8 @@
     python benchmarks/bench_learning.py --trajectories RUN --questions QUESTIONS --heldout QUESTIONS2 \\
         --wiki WIKI --index INDEX --heldout-wiki WIKI2 --heldout-index INDEX2 --work DIR
 
-Held-out questions come from another miniature (another seed), so that no entity of theirs was trained on. Figures go to
+Held-out questions come from another miniature (another seed), or from `osvl data split --test` of the same; those that
+share a page of a path or a picture with a training question all the same are left out (`heldout_shared`). Figures go to
 `benchmarks/results/train.json` by name; figures of other parts that are already there are kept:
 
 * `sft_pass1`, `sft_seconds`: greedy pass@1 on held-out questions after fine-tuning from nothing, and how long it took;
@@ -33,6 +34,7 @@ from opensearch_vl.agent.transcript import ChatFormat  # noqa: E402
 from opensearch_vl.cli import wiring  # noqa: E402
 from opensearch_vl.config import load_config  # noqa: E402
 from opensearch_vl.images import ImageStore  # noqa: E402
+from opensearch_vl.questions.split import entities  # noqa: E402
 from opensearch_vl.rl.passrate import PassRate, pass_rate  # noqa: E402
 from opensearch_vl.rl.rollout_policy import PolicyChat, load_policy  # noqa: E402
 from opensearch_vl.rl.rollouts import Scene  # noqa: E402
@@ -124,7 +126,10 @@ def main() -> None:
     rl = load_config(RlConfig, ROOT / "configs" / "rl" / "miniature.yaml", arguments.rl_set)
     held = Side(arguments.heldout, arguments.heldout_wiki, arguments.heldout_index, arguments.work, arguments.limit)
     train = Side(arguments.questions, arguments.wiki, arguments.index, arguments.work, None)
-    figures: dict[str, float] = {}
+    trained_on = frozenset[str]().union(*(entities(task) for task in train.tasks))
+    apart = [task for task in held.tasks if not entities(task) & trained_on]
+    figures: dict[str, float] = {"heldout_shared": len(held.tasks) - len(apart)}
+    held.tasks = apart
 
     model, figures["sft_seconds"] = fine_tune(arguments, sft)
     greedy = measure(model, held, rl, 0.0, 1)

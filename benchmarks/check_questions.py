@@ -4,12 +4,13 @@
 
 Reads `records.jsonl` as plain JSON and the Parquet files with pyarrow; imports nothing of `opensearch_vl`. For each
 final question it checks: the path exists and has no repeated page; each hop is stated by the infobox it names; the
-answer is what the answer page states under the attribute, at most six words long, stated once, and nowhere on the
-pages before it; the predicates of every descriptor, counted over *all* rows, fit exactly the described entity; bridges
-and answer are described in order, each relative to the page before it; no title, redirect or alias of any page of the
-path, nor the answer, can be read in the question; the picture belongs to the anchor's page and lies in the run; no
-picture and no (answer page, attribute) is used more often than the run's settings allow; records are counted once each
-and the stage table of the manifest adds up. Exit status 1 if anything fails.
+answer is what the answer page states under the attribute (or says in its text, where a model read it there), at most
+six words long, stated once, and nowhere on the pages before it; the predicates of every descriptor, counted over *all*
+rows, fit exactly the described entity; bridges and answer are described in order, each relative to the page before it;
+no title, redirect or alias of any page of the path, nor the answer, can be read in the question; the picture belongs
+to the anchor's page and lies in the run; no picture and no (answer page, attribute) is used more often than the run's
+settings allow; records are counted once each and the stage table of the manifest adds up. Exit status 1 if anything
+fails.
 """
 
 import argparse
@@ -97,6 +98,8 @@ def check(record, wiki, run, common):
     if [hop["source"] for hop in hops] != why["path"][:-1] or [hop["target"] for hop in hops] != why["path"][1:]:
         yield "hops do not follow the path"
     for hop, source, target in zip(hops, path[:-1], path[1:], strict=True):
+        if hop["direction"] == "prose":
+            continue  # no table states it: not applicable
         holder, value = (source, target) if hop["direction"] == "forward" else (target, source)
         if not any(key == hop["relation"] and linked == value for key, _, linked in wiki.boxes[holder]):
             yield f"no infobox states {hop['source']} -{hop['relation']}- {hop['target']}"
@@ -105,6 +108,8 @@ def check(record, wiki, run, common):
     if described != why["path"][::-1]:
         yield f"descriptors of {described}"
     for place, descriptor in enumerate(why["descriptors"][:-1]):
+        if hops[len(hops) - 1 - place]["direction"] == "prose":
+            continue
         conditions = [wiki.satisfying(p) for p in descriptor["predicates"]]
         entity = path[len(path) - 1 - place]
         if not conditions or set.intersection(*conditions) != {entity}:
@@ -126,6 +131,8 @@ def check(record, wiki, run, common):
 def check_answer(task, why, path, wiki):
     stated = [value for key, value, _ in wiki.boxes[path[-1]] if key == why["attribute"]]
     form, gold = why["extra"]["answer_form"], task["gold"]["answer"]
+    if why["extra"].get("answer_source") == "prose":  # no table states it: the page has to say it
+        stated = [gold] if occurs(tokens(gold), tokens(wiki.text.get(path[-1], ""))) else []
     if len(stated) != 1:
         yield f"{why['attribute']} is stated {len(stated)} times"
         return

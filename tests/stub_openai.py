@@ -26,6 +26,7 @@ class Trouble:
     delay_s: float = 0.0
     content_type: str = "application/json"
     drop: bool = False  # close the connection without a word
+    cut_body: bool = False  # promise the whole body, send half of it, close the connection
 
 
 def completion(
@@ -103,6 +104,12 @@ class StubOpenAI:
             await asyncio.sleep(line.delay_s)
             if line.drop and request.transport is not None:
                 request.transport.close()
+            if line.cut_body and request.transport is not None:
+                half = web.StreamResponse(headers={"Content-Length": str(len(line.body)), "Content-Type": "text/json"})
+                await half.prepare(request)
+                await half.write(line.body.encode()[: len(line.body) // 2])
+                request.transport.close()
+                return half
             return web.Response(
                 status=line.status, text=line.body, headers=line.headers, content_type=line.content_type
             )

@@ -21,7 +21,9 @@ OsvlError
 │   ├── RunExists, RunLocked, RunMismatch
 │   └── StorageFull
 ├── ModelError              exit 1: the model server cannot be used
-│   ├── ModelUnreachable, ModelKeyRefused, ModelRateLimited, ModelRefused
+│   ├── ModelUnreachable, ModelKeyRefused, ModelRateLimited
+│   ├── ModelRefused
+│   │   └── ModelContextFull    ends a rollout by its length, not as an error
 │   └── ModelReplyInvalid
 ├── MissingExtra            exit 1: an optional dependency is not installed
 └── ToolError               becomes a ToolFailure of the kind it carries
@@ -122,7 +124,11 @@ class ModelRateLimited(ModelError):
 
 
 class ModelRefused(ModelError):
-    """The server rejected the request itself (HTTP 4xx), e.g. an unknown model or too long a context."""
+    """The server rejected the request itself (HTTP 4xx), e.g. an unknown model."""
+
+
+class ModelContextFull(ModelRefused):
+    """The conversation, with the room its next reply asks for, is longer than what the server's model can read."""
 
 
 class ModelReplyInvalid(ModelError):

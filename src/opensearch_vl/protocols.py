@@ -86,12 +86,17 @@ class ToolSchema:
 
 @dataclass(frozen=True, slots=True)
 class Sampling:
-    """Decoding settings. `max_tokens` counts one reply; `stop` strings are kept in the text where one is hit."""
+    """Decoding settings. `max_tokens` counts one reply; `stop` strings are kept in the text where one is hit.
+
+    `schema` is a JSON schema, as text, for models that can hold their reply to one; others ignore it, so whoever sets
+    it still has to read the reply with care.
+    """
 
     temperature: float = 0.7
     top_p: float = 1.0
     max_tokens: int = 4096
     stop: tuple[str, ...] = ()
+    schema: str = ""
 
 
 @dataclass(frozen=True, slots=True)

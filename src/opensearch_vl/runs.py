@@ -48,8 +48,8 @@ VOLATILE = frozenset(
     }
 )
 """Keys that may differ between equal runs, wherever they occur in a record."""
-FIXED = ("wiki", "seed")
-"""Facts of the manifest that decide what is recorded: a resumed run must share them."""
+FIXED = ("wiki", "seed", "model", "questions_digest")
+"""Facts of the manifest that decide what is recorded: a resumed run must share them. None: done without it."""
 
 M = TypeVar("M", bound=BaseModel)
 
@@ -132,8 +132,9 @@ class RunFolder:
         before = read_manifest(self.path) if (self.path / "manifest.json").exists() else {}
         for name in FIXED:
             if name in before and name in self._manifest and before[name] != self._manifest[name]:
+                started, now = ("none" if fact is None else repr(fact) for fact in (before[name], self._manifest[name]))
                 raise RunMismatch(
-                    f"{self.path} was started with {name} {before[name]!r}, not {self._manifest[name]!r}.",
+                    f"{self.path} was started with {name} {started}, not {now}.",
                     "Give the same, or choose another --out.",
                 )
 
@@ -199,6 +200,16 @@ def read_manifest(run: Path | str) -> dict[str, Any]:
     return loaded
 
 
+def origin_of(run: Path | str) -> dict[str, Any]:
+    """What a run's manifest says of how it was made, for the manifest of what is made from it; lists of ids left out.
+
+    Empty for a file of records, which has none.
+    """
+    if not (Path(run) / "manifest.json").exists():
+        return {}
+    return {key: value for key, value in read_manifest(run).items() if key not in ("task_ids", "status")}
+
+
 def read_records(path: Path | str, model: type[M]) -> Iterator[M]:
     """Records of a run folder or of a JSONL file, validated. A torn last line is left out.
 
@@ -259,6 +270,20 @@ def digest(run: Path | str) -> str:
         if (part / "manifest.json").is_file():
             hasher.update(f"{part.name} {digest(part)}\n".encode())
     return hasher.hexdigest()
+
+
+def records_digest(path: Path | str) -> str:
+    """Twelve hex digits over the records of a run folder or JSONL file, whatever their order; volatile fields dropped.
+
+    Raises:
+        DataError: If there are none.
+    """
+    file = Path(path)
+    rows = read_json_lines(file / "records.jsonl" if file.is_dir() else file)
+    hasher = hashlib.sha256()
+    for row in sorted(_canonical(_stable(row)) for row in rows):
+        hasher.update(row)
+    return hasher.hexdigest()[:12]
 
 
 def package_versions() -> dict[str, str]:

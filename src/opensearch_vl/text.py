@@ -20,6 +20,11 @@ def fold(text: str) -> str:
     return unicodedata.normalize("NFC", bare)
 
 
+def encodable(text: str) -> str:
+    """Text without half characters (lone surrogates), which JSON of others may hold and UTF-8 cannot."""
+    return text.encode("utf-8", "replace").decode()
+
+
 def words(text: str) -> list[str]:
     """Folded word tokens, in order."""
     return _WORD.findall(fold(text))

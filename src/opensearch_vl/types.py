@@ -354,7 +354,7 @@ class Trajectory(Frozen):
         seed: Seed of the rollout.
         prompt_hash: Hash of the system prompt and the layout it was rolled out with.
         tools: Names of the tools on offer.
-        error: What stopped the rollout when `termination` is `error`.
+        error: What stopped the rollout when `termination` is `error`, or `tokens` by a server's refusal.
     """
 
     schema_version: Literal[1] = SCHEMA_VERSION

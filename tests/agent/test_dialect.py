@@ -23,7 +23,7 @@ CASES = yaml.safe_load((Path(__file__).parent / "dialect_cases.yaml").read_text(
 NOTES = {"first_call": "Only the first call", "response": "was not taken", "after": "Text after the call"}
 KEYS = {
     "name", "reply", "reasoning", "native", "finish", "plain", "exact", "call", "response", "failure", "thought", "note",
-    "repeat_rest",
+    "repeat_rest", "prefill",
 }  # fmt: skip
 
 
@@ -55,15 +55,15 @@ def test_the_table_is_large_and_well_made() -> None:
 
 @pytest.mark.parametrize("case", CASES, ids=lambda case: case["name"])
 def test_truth_table(case: dict[str, Any]) -> None:
-    reply, plain = reply_of(case), case.get("plain", False)
+    reply, plain, prefill = reply_of(case), case.get("plain", False), case.get("prefill", "")
     expected = {key: case[key] for key in ("call", "response", "failure") if key in case}
-    lenient = parse(reply, "lenient", plain_answer=plain)
+    lenient = parse(reply, "lenient", plain_answer=plain, prefill=prefill)
     assert action_of(lenient) == expected
     assert lenient.well_formed == case.get("exact", False)
     assert {key for key, text in NOTES.items() if text in lenient.note} == set(case.get("note", ()))
     if "thought" in case:
         assert lenient.thought == case["thought"]
-    strict = parse(reply, "strict", plain_answer=plain)
+    strict = parse(reply, "strict", plain_answer=plain, prefill=prefill)
     assert strict.well_formed == lenient.well_formed
     if strict.well_formed:
         assert strict == lenient

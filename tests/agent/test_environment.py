@@ -173,3 +173,11 @@ def test_two_episodes_share_nothing(tmp_path: Path) -> None:
     one, two = env.reset(task(store)), env.reset(task(store))
     one.bank.add(picture(store, 10, 10))
     assert (len(one.bank), len(two.bank)) == (2, 1)
+
+
+async def test_a_reply_whose_opening_tag_stood_in_the_template_is_in_exact_form(tmp_path: Path) -> None:
+    reply = Reply("look\n</think>\n\n<response>1932</response>")
+    for prefill, exact in (("<think>\n", True), ("", False)):
+        step = await begin(tmp_path, prefill=prefill).step(reply)
+        assert step.well_formed is exact and step.response == "1932" and step.thought == "look"
+        assert step.text == prefill + reply.content

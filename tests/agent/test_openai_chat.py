@@ -2,6 +2,7 @@
 
 import base64
 import io
+import json
 import time
 from pathlib import Path
 
@@ -17,6 +18,7 @@ from opensearch_vl.backends.chat_wire import DataUrls, fit_area
 from opensearch_vl.backends.openai_chat import OpenAIChat, Price
 from opensearch_vl.errors import (
     ConfigError,
+    ModelContextFull,
     ModelError,
     ModelKeyRefused,
     ModelRateLimited,
@@ -166,10 +168,7 @@ TROUBLE = {
     "401": (Trouble(401, '{"error": {"message": "bad key sk-abcdefghijklmnopqrst"}}'), ModelKeyRefused, "OSVL_API_KEY"),
     "403": (Trouble(403), ModelKeyRefused, "key"),
     "404": (Trouble(404, '{"error": {"message": "no such model"}}'), ModelRefused, "no such model"),
-    "400": (Trouble(400, '{"error": {"message": "maximum context length is 9"}}'), ModelRefused, "maximum context"),
-    "context": (
-        Trouble(400, '{"error": {"message": "9 > 8", "code": "context_length_exceeded"}}'), ModelRefused, "too long",
-    ),
+    "400": (Trouble(400, '{"error": {"message": "no pictures here"}}'), ModelRefused, "no pictures"),
     "422 without a body": (Trouble(422, ""), ModelRefused, "422"),
     "429": (Trouble(429), ModelRateLimited, "slow down"),
     "quota": (Trouble(429, '{"error": {"message": "x", "code": "insufficient_quota"}}'), ModelRefused, "credit"),
@@ -196,6 +195,75 @@ async def test_trouble_is_one_clear_line(name: str, store: ImageStore) -> None:
     assert type(caught.value) is kind
     assert word in str(caught.value) and "\n" not in str(caught.value) and len(str(caught.value)) < 700
     assert "sk-abc" not in str(caught.value)
+
+
+TOO_LONG = {  # how servers say it; the last part tells which field of the error decides
+    "OpenAI, by code": {"message": "9 > 8", "type": "invalid_request_error", "code": "context_length_exceeded"},
+    "llama.cpp, by type": {
+        "code": 400, "message": "x", "type": "exceed_context_size_error", "n_prompt_tokens": 9412, "n_ctx": 8192,
+    },
+    "vLLM, by parameter": {"message": "x", "type": "BadRequestError", "param": "input_tokens", "code": 400},
+    "vLLM, by the first of two parameters": {
+        "message": "x", "type": "BadRequestError", "param": "input_tokens, max_tokens", "code": 400,
+    },
+    "older vLLM, by message": {
+        "object": "error", "type": "BadRequestError", "param": None, "code": 400,
+        "message": "This model's maximum context length is 16384 tokens. However, you requested 122946 tokens.",
+    },
+    "older vLLM with pictures, by message": {
+        "message": "The decoder prompt (length 21535) is longer than the maximum model length of 16384.", "code": 400,
+    },
+    "SGLang, by message": {
+        "message": "The input (150000 tokens) is longer than the model's context length (131072 tokens).", "code": 400,
+    },
+    "SGLang, prompt and reply, by message": {
+        "message": "Requested token count exceeds the model's maximum context length of 8192 tokens. You requested …",
+    },
+    "older llama.cpp, by message": {
+        "code": 400, "type": "invalid_request_error",
+        "message": "the request exceeds the available context size. try increasing the context size",
+    },
+}  # fmt: skip
+NOT_TOO_LONG = {
+    "another code": {"message": "x", "code": "invalid_value", "param": "temperature"},
+    "fields of the wrong kind": {"message": ["x"], "code": {"a": 1}, "type": [], "param": 5},
+    "a question about the context": {"message": "Unknown field context_length_exceeded; see maximum context length"},
+}
+
+
+@pytest.mark.parametrize("flat", [False, True])
+@pytest.mark.parametrize("name", TOO_LONG)
+async def test_a_conversation_too_long_for_the_server_ends_by_its_length(
+    name: str, flat: bool, store: ImageStore
+) -> None:
+    refusal = Trouble(400, json.dumps(TOO_LONG[name] if flat else {"error": TOO_LONG[name]}))
+    call = completion('<think>look</think><tool_call>{"name": "crop", "arguments": {"image": "img_1"}}</tool_call>')
+    env = Environment(FakeTools(store), AgentSettings(), store)
+    async with StubOpenAI([call, refusal]) as server:
+        chat = OpenAIChat("stub", base_url=server.url, store=store, max_retries=3)
+        done = await rollout(task(store), chat, env, seed=1)
+        await chat.aclose()
+    assert done.termination is Termination.TOKENS and len(done.steps) == 1
+    assert "too long for stub" in done.error and len(server.requests) == 2
+
+
+@pytest.mark.parametrize("name", NOT_TOO_LONG)
+async def test_other_refusals_are_errors(name: str, store: ImageStore) -> None:
+    async with StubOpenAI([Trouble(400, json.dumps({"error": NOT_TOO_LONG[name]}))]) as server:
+        with pytest.raises(ModelRefused) as caught:
+            await ask(server, store)
+    assert not isinstance(caught.value, ModelContextFull)
+
+
+@pytest.mark.parametrize("status", [429, 500])
+async def test_a_known_sentence_counts_only_with_the_status_of_a_refused_request(
+    status: int, store: ImageStore
+) -> None:
+    body = json.dumps({"error": TOO_LONG["SGLang, by message"]})
+    async with StubOpenAI([Trouble(status, body)]) as server:
+        with pytest.raises(ModelError) as caught:
+            await ask(server, store)
+    assert not isinstance(caught.value, ModelContextFull)
 
 
 async def test_nobody_listens(store: ImageStore) -> None:

@@ -67,6 +67,18 @@ def test_questions_find_lines_worded_otherwise(query: str, line: str) -> None:
     assert line in summary(query)
 
 
+def test_full_stops_in_values_do_not_join_the_lines_of_a_table() -> None:
+    page = Page(
+        "Foo Hall", "u", "Name: Foo Hall\nAccession: Inv. HR-65402\nArchitect: Ada Ångström\nOwner: Foo & Co. Ltd."
+    )
+    assert summary("Foo Hall architect", page, max_sentences=1) == "Architect: Ada Ångström."
+
+
+def test_a_small_word_in_a_label_does_not_count_against_it() -> None:
+    page = Page("Foo Mask", "u", "Name: Foo Mask\nDiscovered date: 9 February 1951\nDiscovered by: Ada Ångström")
+    assert summary("discovered by of Foo Mask", page, max_sentences=1) == "Discovered by: Ada Ångström."
+
+
 def test_one_sentence_is_the_line_itself() -> None:
     assert summary("Foo Hall architect", max_sentences=1) == "Architect: Ada Ångström."
 

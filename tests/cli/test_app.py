@@ -55,3 +55,28 @@ def test_doctor_names_an_unreachable_server_and_the_fix(tmp_path: Path) -> None:
     server = next(check for check in json.loads(done.stdout)["checks"] if check["name"] == "model server")
     assert done.returncode == 1 and server["status"] == "broken" and "running" in server["fix"]
     assert "[train]" in osvl("doctor", cwd=tmp_path).stderr
+
+
+@pytest.mark.parametrize(
+    "module", ["typer", "opensearch_vl.types", "opensearch_vl.cli.wiki", "opensearch_vl.cli.wiring"]
+)
+def test_ctrl_c_while_the_command_loads_is_one_line(module: str) -> None:
+    code = f"""
+import os, signal, sys
+class Interrupt:
+    def find_spec(self, name, *rest):
+        if name == {module!r}:
+            os.kill(os.getpid(), signal.SIGINT)
+            for _ in range(1000): pass  # a Python handler runs between two instructions
+sys.meta_path.insert(0, Interrupt())
+from opensearch_vl.cli import main
+main()
+"""
+    done = subprocess.run(
+        [sys.executable, "-c", code, "version"],
+        env={**os.environ, "PYTHONPATH": str(SRC)},
+        capture_output=True,
+        text=True,
+    )
+    assert done.returncode == 130
+    assert done.stdout == "" and done.stderr.strip() == "osvl: stopped."

@@ -51,6 +51,13 @@ def test_the_usual_spellings(tmp_path, picture) -> None:
     assert len({t.id for t in tasks}) == 5
 
 
+def test_boxed_answers_are_the_reference(tmp_path, picture) -> None:
+    rows = [{"question": "Who?", "answer": r"So it is \boxed{\text{Ann}}.", "images": ["a.png"]}]
+    (task,) = read(rows_to(tmp_path / "x.jsonl", rows), tmp_path)
+    assert (task.gold.answer, task.gold.kind) == ("Ann", "name")
+    assert task.provenance.extra["answer_text"] == r"So it is \boxed{\text{Ann}}."
+
+
 def test_two_levels_under_one_picture(tmp_path, picture) -> None:
     entry = {
         "id": "n1", "img_path": "a.png",

@@ -8,9 +8,10 @@ from questions.worlds import Entry, MemoryWiki, zoo_entries
 
 from opensearch_vl.errors import ModelKeyRefused, ModelRateLimited, ModelReplyInvalid, ModelUnreachable
 from opensearch_vl.protocols import Reply
-from opensearch_vl.questions.asking import Asker, BudgetSpent, ReplyCache, StageFailed, fit
+from opensearch_vl.questions.asking import Asker, BudgetSpent, StageFailed, fit
 from opensearch_vl.questions.draft import draft
 from opensearch_vl.questions.facts import Facts
+from opensearch_vl.questions.paid import ReplyCache
 from opensearch_vl.questions.settings import AnswerSettings, FuzzSettings, QuestionSettings
 from opensearch_vl.questions.stages import Rejection
 from opensearch_vl.questions.writer import LlmWriter, Question

@@ -68,7 +68,7 @@ def contexts(chat: ChatFormat, store: ImageStore, num: int = 4) -> list[tuple[li
 
 def full_logps(model: Any, decoder: Decoder, ids: list[int], images: list[Any], temperature: float = 1.0) -> Any:
     row = np.array([ids], dtype=np.int64)
-    inputs = model_inputs(row, np.ones_like(row, dtype=bool), [images], decoder.pixels)
+    inputs = model_inputs(row, [images], decoder.pixels)
     with torch.no_grad():
         return (model(**inputs).logits[0] / temperature).log_softmax(-1)
 
@@ -85,7 +85,7 @@ def decode(decoder: Decoder, requests: list[Request]) -> list[Sampled]:
 def test_positions_equal_the_models_own(model: Any, decoder: Decoder, chat: ChatFormat, store: ImageStore) -> None:
     for ids, images in contexts(chat, store, 6):
         row = np.array([ids], dtype=np.int64)
-        inputs = model_inputs(row, np.ones_like(row, dtype=bool), [images], decoder.pixels)
+        inputs = model_inputs(row, [images], decoder.pixels)
         if not images:
             continue
         theirs, delta = model.model.get_rope_index(

@@ -53,15 +53,20 @@ class Parsed:
     note: str = ""
 
 
-def parse(reply: Reply, mode: Mode = "lenient", *, plain_answer: bool = False) -> Parsed:
+def parse(reply: Reply, mode: Mode = "lenient", *, plain_answer: bool = False, prefill: str = "") -> Parsed:
     """Read a reply. Never raises, whatever the reply holds; time is linear in its length.
 
     Args:
         reply: The model's turn.
         mode: `strict` turns everything that is not in exact form into a failure; `lenient` repairs.
         plain_answer: The conversation is in native tool calls: untagged text is the final response.
+        prefill: What the chat template wrote of the turn before the policy went on, such as ``<think>`` and a line
+            break; it is put back in front of the reply (`with_prefill`).
     """
-    content, reasoning = _clean(reply.content), _clean(reply.reasoning).strip()
+    reasoning = _clean(reply.reasoning).strip()
+    content = _clean(reply.content)
+    if not reasoning:  # a server that moved the reasoning out has closed what the template opened
+        content = with_prefill(content, prefill)
     blocks = scan(_without_end_marks(content))
     text = "" if reply.tool_calls and plain_answer else _whole_text(content, reasoning, reply.tool_calls)
     exact = _exact_form(text, blocks, reasoning, reply.tool_calls, plain_answer and reply.finish_reason != "length")
@@ -74,6 +79,11 @@ def parse(reply: Reply, mode: Mode = "lenient", *, plain_answer: bool = False) -
         failure = ToolFailure(kind=FailureKind.MALFORMED_CALL, message=message)
         return Parsed(text=text, thought=reading.thought, failure=failure)
     return reading
+
+
+def with_prefill(text: str, prefill: str) -> str:
+    """A whole turn: `text` with what the chat template wrote in front of it, unless the server gave that back too."""
+    return text if text.lstrip().startswith(prefill.strip()) else prefill + text
 
 
 def render_call(thought: str, call: ToolCall) -> str:

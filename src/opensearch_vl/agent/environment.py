@@ -158,7 +158,9 @@ class Episode:
         """
         if self.termination is not None:
             raise RuntimeError(f"The episode is over: {self.termination}.")
-        parsed = parse(reply, self._settings.parsing, plain_answer=self._env.layout.native)
+        parsed = parse(
+            reply, self._settings.parsing, plain_answer=self._env.layout.native, prefill=self._settings.prefill
+        )
         result = await self._act(parsed)
         failure = result.failure if result is not None else None
         self._count_tokens(reply, parsed)

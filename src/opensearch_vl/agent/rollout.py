@@ -13,7 +13,7 @@ from collections.abc import AsyncGenerator, Callable, Iterable
 from dataclasses import dataclass
 
 from opensearch_vl.agent.environment import Environment, Episode
-from opensearch_vl.errors import OsvlError
+from opensearch_vl.errors import ModelContextFull, OsvlError
 from opensearch_vl.protocols import ChatModel
 from opensearch_vl.redaction import redact
 from opensearch_vl.seeds import derive
@@ -93,6 +93,10 @@ class _Run:
                 step = await episode.step(reply, time.perf_counter() - started)
         except asyncio.CancelledError:
             self.ending = Termination.CANCELLED
+        except ModelContextFull as error:
+            self.ending, self.error = Termination.TOKENS, redact(str(error))
+            if not episode.steps:  # nothing that the policy did: every rollout of this task will end so
+                _log.warning("the opening of task %s does not fit the model: %s", episode.task.id, self.error)
         except OsvlError as error:
             self._fail(str(error))
         except Exception as error:

@@ -24,20 +24,24 @@ class Profile:
         observation_chars: Longest observation text.
         image_max_pixels: How much of a picture a model is shown; tools work on the original.
         signatures: Tools are described by one short line each instead of a JSON schema.
+        brief: Tools are to answer in short (`tools.standard.ToolSettings.brief`).
     """
 
     suffix: str
     observation_chars: int
     image_max_pixels: int
     signatures: bool
+    brief: bool
 
 
 PROFILES: dict[ProfileName, Profile] = {
     # 262,144 pixels are what released checkpoints were trained on (paper, section 4: fine-tuning).
-    "full": Profile("", observation_chars=20_000, image_max_pixels=262_144, signatures=False),
+    "full": Profile("", observation_chars=20_000, image_max_pixels=262_144, signatures=False, brief=False),
     # For models of a million parameters: system prompt ≤ 200 tokens, observation ≤ 120, picture ≤ 64. A token of a
     # small vocabulary has about four characters; a picture token of Qwen3-VL covers 32×32 pixels.
-    "miniature": Profile("_miniature", observation_chars=360, image_max_pixels=64 * 32 * 32, signatures=True),
+    "miniature": Profile(
+        "_miniature", observation_chars=360, image_max_pixels=64 * 32 * 32, signatures=True, brief=True
+    ),
 }
 
 
@@ -57,6 +61,10 @@ class AgentSettings(Config):
         layout: Shape of the conversation; the first three are those of released checkpoints, the last one leaves calls
             to the server.
         profile: Prompt and sizes.
+        prefill: What the chat template of a served checkpoint writes at the head of an assistant turn, often
+            ``<think>`` and a line break: its replies begin inside the thought. It is put back before a reply is read;
+            the line break may be left out (``--set 'prefill=<think>'``). A local checkpoint's is read off its template
+            (`transcript.ChatFormat`).
         parsing: `strict` turns every reply that is not in exact form into a failure.
         max_turns: Replies per trajectory, the final response included.
         max_tokens: How much a conversation may grow after its opening (paper, section 5: 70,000).
@@ -78,6 +86,7 @@ class AgentSettings(Config):
 
     layout: LayoutName = "sft"
     profile: ProfileName = "full"
+    prefill: str = ""
     parsing: Literal["strict", "lenient"] = "lenient"
     max_turns: int = Field(default=20, gt=0)
     max_tokens: int = Field(default=70_000, gt=0)

@@ -6,6 +6,8 @@ for rollouts, fine-tuning and reinforcement learning:
 
 * control tokens come from structure alone: text is encoded with its special tokens split, so a web page that spells
   out ``<|im_end|>`` or ``<|image_pad|>`` stays text;
+* what the chat template writes at the head of an assistant turn (``<think>``, for some checkpoints) is context, not
+  generated;
 * every picture becomes exactly as many placeholders as the vision tower makes features of it, checked at the end;
 * a transcript that is too long loses whole steps from its end, never part of a picture.
 """
@@ -28,6 +30,7 @@ from opensearch_vl.types import ImageRef, Sampled, Step
 OPENING = -1
 """Step id of everything before the first reply."""
 
+_OPENED = "<|im_start|>assistant\n"
 _CONTROL = ("<|im_start|>", "<|im_end|>", "<|vision_start|>", "<|vision_end|>", "<|image_pad|>", "<|video_pad|>")
 
 
@@ -65,13 +68,16 @@ class ChatFormat:
     Args:
         tokenizer: A fast transformers tokenizer with Qwen's control tokens.
         image_processor: A `Qwen2VLImageProcessorPil` (no torchvision, no video processor).
+        prefill: What the chat template writes of every reply, such as ``<think>`` and a line break; `load` reads it off
+            the template.
 
     Raises:
         TranscriptError: If the tokenizer lacks a control token.
     """
 
-    def __init__(self, tokenizer: Any, image_processor: Any) -> None:
+    def __init__(self, tokenizer: Any, image_processor: Any, prefill: str = "") -> None:
         self.tokenizer = tokenizer
+        self.prefill = prefill
         self.image_processor = image_processor
         vocabulary = tokenizer.get_vocab()
         missing = [token for token in _CONTROL if token not in vocabulary]
@@ -112,7 +118,7 @@ class ChatFormat:
         return chat_format
 
     def check_template(self) -> None:
-        """Compare with the tokenizer's chat template, if it has one, on a plain conversation.
+        """Compare with the tokenizer's chat template, if it has one, on a plain conversation; sets `prefill` by it.
 
         Raises:
             TranscriptError: If the ids differ; the format here would not be what the checkpoint was trained on.
@@ -121,6 +127,11 @@ class ChatFormat:
             return
         turns = [("system", "Look first."), ("user", "What is 12?"), ("assistant", "A number."), ("user", "Why?")]
         chat = [{"role": role, "content": text} for role, text in turns]
+        closed, opened = (
+            self.tokenizer.apply_chat_template(chat, tokenize=False, add_generation_prompt=more)
+            for more in (False, True)
+        )
+        self.prefill = opened.removeprefix(f"{closed}{_OPENED}") if opened.startswith(f"{closed}{_OPENED}") else ""
         theirs = self.tokenizer.apply_chat_template(chat, tokenize=True, add_generation_prompt=True, return_dict=False)
         ours, _ = self.encode([Message(role, (TextPart(text),)) for role, text in turns])  # type: ignore[arg-type]
         if ours + self.generation_prompt() != list(theirs):
@@ -137,9 +148,16 @@ class ChatFormat:
             raise TranscriptError("The tokenizer turned plain text into control tokens; use a fast tokenizer.")
         return ids
 
-    def generation_prompt(self) -> list[int]:
-        """Ids that open an assistant turn."""
-        return [self.im_start, *self.encode_text("assistant\n")]
+    def generation_prompt(self, *, prefilled: bool = True) -> list[int]:
+        """Ids that open an assistant turn, with what the template writes of the reply unless `prefilled` is False."""
+        return [self.im_start, *self.encode_text(f"assistant\n{self.prefill if prefilled else ''}")]
+
+    def without_prefill(self, text: str) -> str | None:
+        """What a policy has to write of a whole reply, the template having begun it; None if it begins otherwise."""
+        if text.startswith(self.prefill):
+            return text.removeprefix(self.prefill)
+        begun = self.prefill.strip()
+        return text.lstrip().removeprefix(begun).lstrip() if text.lstrip().startswith(begun) else None
 
     def turn_end(self, closed: bool) -> list[int]:
         """Ids between an assistant's tokens and the next turn; `closed` if it emitted ``<|im_end|>`` itself."""
@@ -205,13 +223,17 @@ class Tape:
     def add_reply(self, text: str, sampled: Sampled | None) -> None:
         """Append one step's reply: its sampled ids verbatim, or its text where no policy sampled it.
 
+        A text that does not begin as the template makes replies begin is written as it stands, without the prefill.
+
         Raises:
             TranscriptError: If the reply was sampled after another context than this one, or holds picture tokens.
         """
         step = self.num_steps
-        self._append(self.format.generation_prompt(), step, generated=False)
+        rest = self.format.without_prefill(text) if sampled is None else None
+        prefilled = sampled is not None or rest is not None
+        self._append(self.format.generation_prompt(prefilled=prefilled), step, generated=False)
         if sampled is None:
-            ids = [*self.format.encode_text(text), self.format.im_end]
+            ids = [*self.format.encode_text(text if rest is None else rest), self.format.im_end]
             self._append(ids, step, generated=True)
         else:
             if sampled.prompt_len != len(self._ids):

@@ -144,6 +144,15 @@ def write_manifest(folder: Path, kind: str, facts: Mapping[str, Any]) -> None:
     scratch.replace(folder / MANIFEST)
 
 
+def kind_of(folder: Path) -> str:
+    """Kind of the index in a folder; empty if there is none that can be read."""
+    try:
+        facts = json.loads((folder / MANIFEST).read_text(encoding="utf-8"))
+    except (OSError, ValueError):
+        return ""
+    return str(facts.get("kind", "")) if isinstance(facts, dict) else ""
+
+
 def read_manifest(folder: Path, kind: str) -> dict[str, Any]:
     """The manifest of an index.
 

@@ -33,7 +33,7 @@ KIND = "image"
 RETRAIN_GROWTH = 4
 """The vocabulary is trained anew once the collection has this many times the features it was trained on."""
 _BATCH = 64
-_SCHEMA = """
+SCHEMA = """
 CREATE TABLE pictures (id INTEGER PRIMARY KEY, sha256 TEXT UNIQUE,
                        width_px INTEGER, height_px INTEGER, features INTEGER);
 CREATE TABLE shown (picture_id INTEGER, page_id INTEGER, title TEXT, url TEXT, source TEXT, snippet TEXT,
@@ -66,7 +66,7 @@ class Opened:
 def create(folder: Path, seed: int) -> None:
     """Write an empty index into an empty folder."""
     with closing(sqlite3.connect(folder / "pictures.db")) as db:
-        db.executescript(_SCHEMA)
+        db.executescript(SCHEMA)
     for name in ("descriptors.u8", "points.f32"):
         (folder / name).touch()
     facts = {"pictures": 0, "features": 0, "generation": 0, "trained_on": 0, "words": 0, "seed": seed}
@@ -135,7 +135,7 @@ def append(path: Path, pictures: Iterable[tuple[bytes, Showing]]) -> int:
         db.execute("DELETE FROM shown WHERE picture_id >= ?", (before,))
         total = before
         for sha256, showings, found in _extracted(pictures, db):
-            number = _known(db, sha256)
+            number = number_of(db, sha256)
             if number is None:
                 number, total = total, total + 1
                 db.execute(
@@ -177,7 +177,8 @@ def _index_words(path: Path, facts: dict[str, Any], pictures: int, count: int, c
             shutil.rmtree(folder, ignore_errors=True)
 
 
-def _known(db: sqlite3.Connection, sha256: str) -> int | None:
+def number_of(db: sqlite3.Connection, sha256: str) -> int | None:
+    """The number of a stored picture; None for one that is not stored."""
     row = db.execute("SELECT id FROM pictures WHERE sha256 = ?", (sha256,)).fetchone()
     return None if row is None else int(row[0])
 
@@ -188,11 +189,11 @@ def _extracted(
     """Features of pictures, in order, a batch at a time over the cores; known pictures are not decoded again."""
     empty = Features(np.zeros((0, 4), np.float32), np.zeros((0, DESCRIPTOR_SIZE), np.uint8), 0, 0)
     with ThreadPoolExecutor(max_workers=min(8, os.cpu_count() or 1)) as pool:
-        for batch in _batched(pictures):
+        for batch in batched(pictures):
             grouped: dict[str, tuple[bytes, list[Showing]]] = {}
             for data, showing in batch:
                 grouped.setdefault(hashlib.sha256(data).hexdigest(), (data, []))[1].append(showing)
-            fresh = [sha256 for sha256 in grouped if _known(db, sha256) is None]
+            fresh = [sha256 for sha256 in grouped if number_of(db, sha256) is None]
             results = dict(zip(fresh, pool.map(_read, [grouped[key] for key in fresh]), strict=True))
             for sha256, (_, showings) in grouped.items():
                 yield sha256, showings, results.get(sha256, empty)
@@ -206,7 +207,8 @@ def _read(item: tuple[bytes, list[Showing]]) -> Features:
         raise ImageError(f"{showings[0].source}: {error.message}", error.fix) from error
 
 
-def _batched(items: Iterable[tuple[bytes, Showing]]) -> Iterator[list[tuple[bytes, Showing]]]:
+def batched(items: Iterable[tuple[bytes, Showing]]) -> Iterator[list[tuple[bytes, Showing]]]:
+    """Pictures in lists of at most `_BATCH`."""
     batch: list[tuple[bytes, Showing]] = []
     for item in items:
         batch.append(item)

@@ -34,7 +34,7 @@ from opensearch_vl.images import decode
 from opensearch_vl.protocols import VisualMatch
 from opensearch_vl.runs import read_json_lines
 
-__all__ = ["LocalImageIndex", "Showing", "confident", "picture_folder", "score"]
+__all__ = ["LocalImageIndex", "Showing", "confident", "picture_folder", "score", "wiki_pictures"]
 
 NUM_CANDIDATES = 24
 """Pictures whose geometry is checked; above this many look-alikes some go unseen."""
@@ -86,7 +86,7 @@ class LocalImageIndex:
         cls, wiki: WikiPages, out: Path | str, *, seed: int = 0, progress: Progress | None = None
     ) -> LocalImageIndex:
         """Index the pictures of every page of `wiki` into the folder `out`, atomically."""
-        return cls.build_from_pictures(_wiki_pictures(wiki, progress), out, seed=seed)
+        return cls.build_from_pictures(wiki_pictures(wiki, progress), out, seed=seed)
 
     @classmethod
     def build_from_pictures(
@@ -232,7 +232,8 @@ def picture_folder(folder: Path | str) -> Iterator[tuple[bytes, Showing]]:
 _SUFFIXES = frozenset({".png", ".jpg", ".jpeg", ".webp", ".gif", ".bmp", ".tif", ".tiff"})
 
 
-def _wiki_pictures(wiki: WikiPages, progress: Progress | None) -> Iterator[tuple[bytes, Showing]]:
+def wiki_pictures(wiki: WikiPages, progress: Progress | None) -> Iterator[tuple[bytes, Showing]]:
+    """Every picture of a wiki's pages, as an index takes it."""
     for done, page in enumerate(wiki.pages(), 1):
         pictures = wiki.page_images(page.page_id)
         if pictures:

@@ -2,7 +2,8 @@
 
 Both ways of calling tools work: as tags in the text (no tools are sent with the request), and as the server's own tool
 calls. Keys come from the environment or `.env`: ``OSVL_API_KEY``, else ``OPENAI_API_KEY``; a server that wants none
-gets a dummy.
+gets a dummy. Failures that may pass are tried again at the pace of `pacing`; a reply that is to follow a schema is
+asked for in the strictest form that the server takes (`structured`).
 """
 
 from __future__ import annotations
@@ -15,20 +16,16 @@ from typing import TYPE_CHECKING, Any
 from urllib.parse import urlsplit
 
 from opensearch_vl.backends.chat_wire import DataUrls, from_wire, to_wire, tools_to_wire
-from opensearch_vl.errors import (
-    ConfigError,
-    ModelError,
-    ModelKeyRefused,
-    ModelRateLimited,
-    ModelRefused,
-    ModelUnreachable,
-)
+from opensearch_vl.backends.pacing import MAX_RETRY_AFTER_S, Pace, may_pass, retry_after
+from opensearch_vl.backends.structured import ReplyFormat
+from opensearch_vl.errors import ConfigError, ModelError, ModelKeyRefused
 from opensearch_vl.images import ImageStore
 from opensearch_vl.protocols import Message, Reply, Sampling, ToolSchema
 from opensearch_vl.redaction import env, redact
 from opensearch_vl.types import Usage
 
 if TYPE_CHECKING:
+    import httpx2
     import openai
 
 OPENAI_URL = "https://api.openai.com/v1"
@@ -38,9 +35,8 @@ TIMEOUT_S = 600.0
 CONNECT_TIMEOUT_S = 30.0
 """Generous: hundreds of rollouts connect at once, on a machine that may be busy with other things."""
 MAX_RETRIES = 4
-"""With doubling waits from half a second, some eight seconds in all; a `Retry-After` up to two minutes is obeyed."""
+"""With doubling waits from half a second, some eight seconds in all; `pacing` tells of a server's own `Retry-After`."""
 _SEED_BITS = 0x7FFF_FFFF  # some servers keep seeds in 32 bits, signed
-_MAX_DETAIL = 400
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,6 +62,7 @@ class OpenAIChat:
         max_pixels: Pictures are scaled down to this area before they are sent.
         timeout_s: Longest wait for one reply.
         max_retries: How often a request is tried again after 408, 409, 429, 5xx or a broken connection.
+        pace: The pauses between tries, shared by all calls; by default a pace of its own.
         price: What tokens cost, if the costs are to be summed.
         extra_body: Further fields of every request, such as ``{"chat_template_kwargs": {"enable_thinking": False}}``; a
             field set to None is left out, for models that refuse, say, a temperature.
@@ -85,6 +82,7 @@ class OpenAIChat:
         max_pixels: int = MAX_PIXELS,
         timeout_s: float = TIMEOUT_S,
         max_retries: int = MAX_RETRIES,
+        pace: Pace | None = None,
         price: Price | None = None,
         extra_body: Mapping[str, Any] | None = None,
     ) -> None:
@@ -105,6 +103,8 @@ class OpenAIChat:
         self._key = key or "none"
         self.timeout_s = timeout_s
         self.max_retries = max_retries
+        self.pace = pace or Pace()
+        self.format = ReplyFormat()
         self.price = price
         self.extra_body = dict(extra_body or {})
         self._urls = DataUrls(store, max_pixels)
@@ -124,9 +124,6 @@ class OpenAIChat:
             ModelError: One of its children, saying what happened and how to mend it.
             ImageError: If a picture of the messages is not in the store.
         """
-        import httpx2
-        import openai
-
         request: dict[str, Any] = {
             "model": self.name,
             "messages": to_wire(messages, await self._data_urls(messages)),
@@ -140,16 +137,43 @@ class OpenAIChat:
         if tools:
             request |= {"tools": tools_to_wire(tools), "parallel_tool_calls": False}
         body = {key: value for key, value in (request | self.extra_body).items() if value is not None}
-        try:
-            # The bare request: same retries and errors as `chat.completions.create`, half the processor time, since
-            # the messages are not walked through and typed once more.
-            response = await self._open().post("/chat/completions", cast_to=httpx2.Response, body=body)
-        except openai.OpenAIError as error:
-            raise self._explain(error) from error
+        if sampling.schema and "response_format" not in self.extra_body:
+            response = await self.format.ask(lambda extra: self._post(body | extra), sampling.schema)
+        else:
+            response = await self._post(body)
         reply = from_wire(response.content, sampling.stop)
         if self.price is None:
             return reply
         return replace(reply, usage=reply.usage.model_copy(update={"cost": self.price.of(reply.usage)}))
+
+    async def _post(self, body: dict[str, Any]) -> httpx2.Response:
+        """One answer to a request, tried again while the trouble may pass."""
+        import httpx2
+        import openai
+
+        for tried in range(self.max_retries + 1):
+            await self.pace.turn()
+            last = tried == self.max_retries
+            try:
+                # The bare request: same errors as `chat.completions.create`, half the processor time, since the
+                # messages are not walked through and typed once more.
+                return await self._open().post("/chat/completions", cast_to=httpx2.Response, body=body)
+            except openai.APIStatusError as error:
+                asked = retry_after(error.response.headers)
+                passing = may_pass(error.status_code, error.response.headers) and error.code != "insufficient_quota"
+                if passing and asked is not None and asked <= MAX_RETRY_AFTER_S:
+                    self.pace.hold(asked)  # also after the last try: others would only run into the same answer
+                if last or not passing or (asked is not None and asked > MAX_RETRY_AFTER_S):
+                    raise self._explain(error) from error
+                if asked is None:
+                    await self.pace.back_off(tried)
+            except openai.APIConnectionError as error:  # time-outs included
+                if last:
+                    raise self._explain(error) from error
+                await self.pace.back_off(tried)
+            except openai.OpenAIError as error:
+                raise self._explain(error) from error
+        raise AssertionError("unreachable: the last try returns or raises")
 
     async def models(self) -> list[str]:
         """Names of the models that the server offers.
@@ -160,7 +184,8 @@ class OpenAIChat:
         import openai
 
         try:
-            return sorted([model.id async for model in self._open().models.list()])
+            server = self._open().with_options(max_retries=self.max_retries)
+            return sorted([model.id async for model in server.models.list()])
         except openai.OpenAIError as error:
             raise self._explain(error) from error
 
@@ -182,12 +207,18 @@ class OpenAIChat:
             self._client = openai.AsyncOpenAI(
                 api_key=self._key,
                 base_url=self.base_url,
-                max_retries=self.max_retries,
+                max_retries=0,  # `_post` tries again, at the pace of all calls
                 timeout=httpx2.Timeout(self.timeout_s, connect=CONNECT_TIMEOUT_S),
                 http_client=direct,
             )
             self._loop = loop
         return self._client
+
+    def _explain(self, error: openai.OpenAIError) -> ModelError:
+        from opensearch_vl.backends.chat_errors import Limits, explain
+
+        limits = Limits(self.timeout_s, CONNECT_TIMEOUT_S, self.max_retries)
+        return explain(error, self.name, self.base_url, limits)
 
     async def _data_urls(self, messages: Sequence[Message]) -> dict[str, str]:
         urls: dict[str, str] = {}
@@ -199,67 +230,6 @@ class OpenAIChat:
                     self._urls.keep(ref, url)
                 urls[ref.sha256] = url
         return urls
-
-    def _explain(self, error: openai.OpenAIError) -> ModelError:
-        """What happened, in one line, and how to mend it."""
-        import httpx2
-        import openai
-
-        where = redact(self.base_url)
-        said = _detail(error) if isinstance(error, openai.APIStatusError) else ""
-        match error:
-            case openai.APITimeoutError() if isinstance(error.__cause__, httpx2.ConnectTimeout):
-                return ModelUnreachable(
-                    f"No connection to {where} within {CONNECT_TIMEOUT_S:g} s.", "Is the server running, or overrun?"
-                )
-            case openai.APITimeoutError():
-                return ModelUnreachable(
-                    f"{where} did not answer within {self.timeout_s:g} s.",
-                    "Is the model loaded, or the request too long?",
-                )
-            case openai.APIConnectionError():
-                return ModelUnreachable(f"No connection to {where}.", "Is the server running, and the address right?")
-            case openai.AuthenticationError() | openai.PermissionDeniedError():
-                return ModelKeyRefused(
-                    f"{where} refused the key (HTTP {error.status_code}).",
-                    "Put the right key into .env as OSVL_API_KEY or OPENAI_API_KEY.",
-                )
-            case openai.RateLimitError(code="insufficient_quota"):
-                return ModelRefused(f"{where}: the account has no credit left.", "Top it up, or use another server.")
-            case openai.RateLimitError():
-                return ModelRateLimited(
-                    f"{where} keeps asking to slow down (HTTP 429), after {self.max_retries} retries.",
-                    "Run fewer rollouts in parallel.",
-                )
-            case openai.NotFoundError():
-                return ModelRefused(
-                    f"{where} knows no model {self.name!r}, or no chat completions (HTTP 404).{said}",
-                    "Check --model, and that --base-url ends in /v1.",
-                )
-            case openai.APIStatusError(code="context_length_exceeded"):
-                return ModelRefused(
-                    f"The conversation is too long for {self.name}.{said}",
-                    "Lower agent.max_tokens, or serve the model with a longer context.",
-                )
-            case openai.APIStatusError() if error.status_code >= 500:
-                return ModelUnreachable(
-                    f"{where} failed (HTTP {error.status_code}) on {self.max_retries + 1} tries.{said}",
-                    "Look at the server's log.",
-                )
-            case openai.APIStatusError():
-                return ModelRefused(
-                    f"{where} refused the request (HTTP {error.status_code}).{said}",
-                    "Does the model take pictures and is its context long enough?",
-                )
-            case _:
-                return ModelError(f"{where}: {redact(str(error))[:_MAX_DETAIL]}")
-
-
-def _detail(error: openai.APIStatusError) -> str:
-    """What the server itself said, if it said it as such servers do."""
-    body = error.body
-    said = body.get("message") if isinstance(body, dict) else None
-    return f" It says: {redact(' '.join(said.split()))[:_MAX_DETAIL]}" if isinstance(said, str) and said else ""
 
 
 def _is_loopback(host: str) -> bool:

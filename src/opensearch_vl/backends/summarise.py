@@ -81,7 +81,9 @@ def _sentences_of(text: str) -> list[_Sentence]:
     found: list[_Sentence] = []
     for block in text.split("\n\n"):
         lines = [line for line in (raw.strip() for raw in block.splitlines()) if line and heading(line) is None]
-        boxed = all(_LABEL.match(line) and len(sentences(line)) == 1 for line in lines)
+        # A single line of that form may be prose ("Note: it rained. The fair closed."); several are a table, whatever
+        # full stops ("Reg. 12") its values hold.
+        boxed = all(_LABEL.match(line) for line in lines) and (len(lines) != 1 or len(sentences(lines[0])) == 1)
         for piece in lines if boxed else sentences(" ".join(lines)):
             label = piece.partition(":")[0] if boxed else ""
             whole = piece if piece[-1] in ".!?…。！？\"'”»)" else piece + "."
@@ -90,7 +92,7 @@ def _sentences_of(text: str) -> list[_Sentence]:
                     len(found),
                     _cut(whole, _MAX_SENTENCE_CHARS),
                     frozenset(_stem(word) for word in terms(piece)),
-                    frozenset(_stem(word) for word in terms(label)),
+                    frozenset(_stem(word) for word in terms(label) if word not in STOPWORDS),
                 )
             )
     return found

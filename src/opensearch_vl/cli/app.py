@@ -7,8 +7,8 @@ from typing import Annotated
 
 import typer
 
-from opensearch_vl.cli import ask, data, doctor, model, questions, quickstart, train, wiki, wiring
-from opensearch_vl.cli.common import JsonOption, emit, run_guarded
+from opensearch_vl.cli import ask, data, doctor, model, questions, quickstart, serve, train, wiki, wiring
+from opensearch_vl.cli.common import JsonOption, emit
 
 app = typer.Typer(
     name="osvl",
@@ -53,9 +53,5 @@ app.add_typer(questions.app, name="questions")
 data.register(app, wiring.ask_tools)
 train.register(app, wiring.ask_tools)
 model.register(app)
+serve.register(app, wiring.ask_tools)
 doctor.register(app)
-
-
-def main() -> None:
-    """Entry point of the `osvl` command."""
-    run_guarded(app)

@@ -108,7 +108,7 @@ def register(app: typer.Typer, tools_for: ToolsFor) -> None:
             [image, *(more or [])],
             question,
             serve,
-            lambda store: tools_for(wiki, index, web, store),
+            lambda store: tools_for(wiki, index, web, store, agent_settings.sizes.brief),
             agent_settings,
             seed=seed,
             as_json=as_json,
@@ -301,7 +301,8 @@ def _print_answer(answer: Answer, seconds: float) -> None:
 def printable_answer(answer: Answer) -> str:
     """The answer and its sources as plain text."""
     if answer.text is None:
-        return f"No answer: the agent stopped ({answer.trajectory.termination})."
+        why = f"No answer: the agent stopped ({answer.trajectory.termination})."
+        return f"{why} {answer.trajectory.error}".strip()
     lines = ["".join(ch for ch in answer.text if ch in "\n\t" or ch.isprintable())]
     if answer.sources:
         lines += ["", "Pages consulted:", *(f"  {source.title or '-'}  {source.url}" for source in answer.sources)]

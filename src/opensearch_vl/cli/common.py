@@ -14,6 +14,8 @@ from typing import TYPE_CHECKING, Annotated, Any, NoReturn
 
 import typer
 
+from opensearch_vl.errors import OsvlError
+
 if TYPE_CHECKING:
     from rich.console import Console
     from rich.progress import Progress
@@ -22,13 +24,14 @@ if TYPE_CHECKING:
     from opensearch_vl.tools.toolbox import Toolbox
 
 EXIT_DONE, EXIT_FAILED, EXIT_USAGE, EXIT_PARTIAL, EXIT_INTERRUPTED = 0, 1, 2, 3, 130
+_STOPPED = "\nosvl: stopped. Where a command takes --resume, that goes on from here.\n"
 
 OutOption = Annotated[Path, typer.Option("--out", help="Folder to write; must not exist unless --resume.")]
 ConfigOption = Annotated[Path | None, typer.Option("--config", help="YAML file with settings.")]
 SetOption = Annotated[list[str] | None, typer.Option("--set", help="Override one setting, as a.b=value; repeatable.")]
 ResumeOption = Annotated[bool, typer.Option("--resume", help="Continue the run in --out.")]
 JsonOption = Annotated[bool, typer.Option("--json", help="Print one JSON object on stdout and nothing else there.")]
-ToolsFor = Callable[[Path | None, Path | None, bool, "ImageStore"], "Toolbox"]
+ToolsFor = Callable[[Path | None, Path | None, bool, "ImageStore", bool], "Toolbox"]
 """What gives the tools for a wiki folder, its indexes, whether the web may be searched, and the store of pictures."""
 
 WikiOption = Annotated[Path | None, typer.Option("--wiki", help="Wiki folder that the tools search.")]
@@ -81,8 +84,6 @@ def fail(message: str, fix: str = "", code: int = EXIT_FAILED) -> NoReturn:
 
 def run_guarded(app: typer.Typer) -> None:
     """Run the application; turn every failure into one line, the fix, and the promised exit code."""
-    from opensearch_vl.errors import OsvlError
-
     try:
         app()
     except OsvlError as error:
@@ -98,8 +99,11 @@ def run_guarded(app: typer.Typer) -> None:
         fail(f"{error.strerror or error}{where}.", "Free some space or choose another --out." if full else "")
     except SystemExit as leaving:
         if leaving.code == EXIT_INTERRUPTED:
-            sys.stderr.write("\nosvl: stopped. Where a command takes --resume, that goes on from here.\n")
+            sys.stderr.write(_STOPPED)
         raise
+    except KeyboardInterrupt:  # in the moments before and after typer takes care of it
+        sys.stderr.write(_STOPPED)
+        raise SystemExit(EXIT_INTERRUPTED) from None
     except Exception as error:  # the outermost boundary: a bug of ours must still end in one clear line
         if os.environ.get("OSVL_DEBUG"):
             raise

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from opensearch_vl.cli import exchange
 from opensearch_vl.cli.common import (
     EXIT_DONE,
     EXIT_PARTIAL,
@@ -38,8 +39,11 @@ RunArgument = Annotated[Path, typer.Argument(metavar="RUN", help="Run folder of 
 
 def register(app: typer.Typer, tools_for: ToolsFor) -> None:
     """Add the verbs to the command tree."""
-    data = typer.Typer(no_args_is_help=True, help="Trajectories: write them with an expert, export them, read them.")
+    data = typer.Typer(
+        no_args_is_help=True, help="Trajectories and data sets: write, split, export, import, read them."
+    )
     app.add_typer(data, name="data")
+    exchange.register(data)
 
     @data.command()
     def synthesise(
@@ -60,7 +64,12 @@ def register(app: typer.Typer, tools_for: ToolsFor) -> None:
 
         chosen = load_config(TrajectoryConfig, config, settings or ())
         report = run_synthesis(
-            questions, out, chosen, lambda store: tools_for(wiki, index, web, store), resume=resume, quiet=as_json
+            questions,
+            out,
+            chosen,
+            lambda store: tools_for(wiki, index, web, store, chosen.agent.sizes.brief),
+            resume=resume,
+            quiet=as_json,
         )
         if report.failed and not report.done:
             raise ModelError(f"All {sum(report.failed.values())} rollouts failed: {report.failed.most_common(1)[0][0]}")
@@ -73,23 +82,6 @@ def register(app: typer.Typer, tools_for: ToolsFor) -> None:
         }
         emit(facts, as_json)
         raise typer.Exit(EXIT_PARTIAL if report.failed or report.unscored else EXIT_DONE)
-
-    @data.command()
-    def export(run: RunArgument, out: OutOption, as_json: JsonOption = False) -> None:
-        """Write the kept trajectories as ShareGPT JSON with pictures, ready for LLaMA-Factory."""
-        from opensearch_vl.sft.export import export_run
-
-        report = export_run(run, out)
-        emit(
-            {
-                "out": str(out),
-                "exported": report.exported,
-                "calls": report.calls,
-                "images": report.images,
-                "left_out": dict(report.left_out),
-            },
-            as_json,
-        )
 
     @data.command()
     def view(
@@ -134,11 +126,12 @@ def run_synthesis(
 
     Raises:
         DataError: If `questions` holds no finished question.
+        RunMismatch: If a run is resumed with other questions than it was started with.
     """
     from opensearch_vl.agent.environment import Environment
     from opensearch_vl.errors import DataError
     from opensearch_vl.images import ImageStore
-    from opensearch_vl.runs import RunFolder, read_records
+    from opensearch_vl.runs import RunFolder, origin_of, read_records, records_digest
     from opensearch_vl.sft.synthesis import synthesise
     from opensearch_vl.types import QuestionRecord
 
@@ -153,7 +146,12 @@ def run_synthesis(
         judge = judge_for(config.judge, config.agent, store)
         return await synthesise(tasks, env, expert, judge, run, config.synthesis, progress=advance)
 
-    with RunFolder(out, config, {"questions": str(questions)}, resume=resume) as run, progress() as bars:
+    facts = {
+        "questions": str(questions),
+        "questions_digest": records_digest(questions),
+        "origin": origin_of(questions),
+    }
+    with RunFolder(out, config, facts, resume=resume) as run, progress() as bars:
         bars.disable = bars.disable or quiet
         bar = bars.add_task("Trajectories", total=len(tasks) * config.synthesis.samples)
         return asyncio.run(work(run, lambda report: bars.update(bar, completed=report.done)))

@@ -39,6 +39,7 @@ _EXTRAS = {
     "verl": ("verl", "ray"),
     "demo": ("gradio",),
     "ray": ("ray",),
+    "serve": ("aiohttp",),
 }
 _OPENCV_WHEELS = (
     "opencv-python",

@@ -28,10 +28,11 @@ from opensearch_vl.config import Config
 from opensearch_vl.errors import RunMismatch
 from opensearch_vl.images import ImageStore
 from opensearch_vl.questions.audit import audit_solvers
-from opensearch_vl.questions.build import BuildReport, build_questions
+from opensearch_vl.questions.build import build_questions
 from opensearch_vl.questions.counterfactual import Cell, counterfactuals, solve_all
 from opensearch_vl.questions.facts import Facts
 from opensearch_vl.questions.settings import QuestionSettings
+from opensearch_vl.questions.tally import BuildReport
 from opensearch_vl.runs import RunFolder
 from opensearch_vl.scoring.judges import ExactJudge
 from opensearch_vl.scoring.metrics import Accuracy, accuracy
@@ -215,7 +216,7 @@ class Pipeline:
             RunFolder(self.out / name, settings, manifest, resume=self.resume) as run,
         ):
             store = ImageStore(run.images.root, fallbacks=(ImageStore(self.out / "questions" / "images"),))
-            env = Environment(toolbox(world, store), agent, store)
+            env = Environment(toolbox(world, store, brief=agent.sizes.brief), agent, store)
             run.write_manifest(prompt_hash=env.prompt_hash, tools=list(env.tools))
             total = len(tasks) * settings.samples
             return asyncio.run(

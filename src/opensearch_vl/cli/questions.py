@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections import Counter
+from collections.abc import Awaitable, Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -24,8 +26,10 @@ from opensearch_vl.cli.common import (
 from opensearch_vl.errors import UsageError
 
 if TYPE_CHECKING:
+    from opensearch_vl.backends.openai_chat import OpenAIChat
     from opensearch_vl.images import ImageStore
     from opensearch_vl.questions.facts import Facts
+    from opensearch_vl.questions.settings import QuestionSettings
     from opensearch_vl.questions.writer import LlmWriter
     from opensearch_vl.types import Task
 
@@ -47,10 +51,16 @@ def build(
         bool, typer.Option(help="Read lettering: needed for look-alikes and the enhancement subset.")
     ] = True,
     model: Annotated[str | None, typer.Option(help="Language model that rewords; without it rules write.")] = None,
-    base_url: Annotated[str | None, typer.Option(help="Address of its OpenAI-compatible server.")] = None,
+    base_url: Annotated[
+        str | None, typer.Option(help="Address of its OpenAI-compatible server; alone, its only model.")
+    ] = None,
     price: Annotated[str | None, typer.Option(help="US dollars per million prompt and reply tokens: 0.4,1.6.")] = None,
     budget: Annotated[
-        float | None, typer.Option(min=0, help="Stop before more US dollars than this are spent.")
+        float | None, typer.Option(min=0, help="US dollars that this run may spend in all its sittings; then exit 3.")
+    ] = None,
+    checkpoint: Annotated[
+        Path | None,
+        typer.Option(help="CLIP-class checkpoint folder that ranks the anchor's pictures (anchor.min_similarity)."),
     ] = None,
     merge: Annotated[
         list[str] | None, typer.Option("--merge", metavar="NAME=FILE", help="Questions of another corpus; repeatable.")
@@ -66,35 +76,47 @@ def build(
     from opensearch_vl.cli.wiring import local_world, question_tools
     from opensearch_vl.config import load_config
     from opensearch_vl.images import ImageStore
+    from opensearch_vl.questions.asking import BudgetSpent
     from opensearch_vl.questions.build import build_questions
     from opensearch_vl.questions.facts import Facts
     from opensearch_vl.questions.settings import QuestionSettings
-    from opensearch_vl.runs import RunFolder
+    from opensearch_vl.runs import RunFolder, read_manifest
 
     settings = load_config(QuestionSettings, config, overrides or ())
+    unread: dict[str, int] = {}
+    spent: BudgetSpent | None = None
     with progress() as bars:
         world = local_world(wiki, index)
         folder = world.wiki
         facts, store = Facts(folder), ImageStore(out / "images", fallbacks=(folder.images,))
-        writer = _writer(model, base_url, price, budget, facts, out) if model else None
-        tools = question_tools(world, store, facts, writer=writer, ocr=ocr)
+        chat = _chat(model, base_url, price, facts) if model or base_url else None
+        writer = _writer(chat, budget, facts, settings, out) if chat is not None else None
+        tools = question_tools(world, store, facts, writer=writer, ocr=ocr, checkpoint=checkpoint)
         bar = bars.add_task("Questions", total=num)
-        manifest = {"wiki": folder.meta["name"], "seed": seed, "num": num}
-        with RunFolder(out, settings, manifest, resume=resume) as run:
-            merged, unread = _merged(merge or [], run.images)
-            run.write_manifest(unread=unread)
-            report = build_questions(
-                folder,
-                settings,
-                seed=seed,
-                num=num,
-                tools=tools,
-                run=run,
-                progress=lambda done, total: bars.update(bar, completed=done),
-                merge=merged,
-            )
-    emit({"run": str(out), **report.as_dict(), "unread": unread}, as_json, lambda: _print_stages(report.as_dict()))
-    if (num is not None and report.corpora["wiki"] < num) or unread:
+        manifest = {"wiki": folder.meta["name"], "seed": seed, "num": num, "model": chat.name if chat else None}
+        prompts = {"prompt_hash": writer.prompt_hash} if writer is not None else {}
+        try:
+            with RunFolder(out, settings, manifest | prompts, resume=resume) as run:
+                merged, unread = _merged(merge or [], run.images)
+                run.write_manifest(unread=unread)
+                build_questions(
+                    folder,
+                    settings,
+                    seed=seed,
+                    num=num,
+                    tools=tools,
+                    run=run,
+                    progress=lambda done, total: bars.update(bar, completed=done),
+                    merge=merged,
+                )
+        except BudgetSpent as error:
+            spent = error
+    report = read_manifest(out)["report"]
+    stopped = {"stopped": "budget"} if spent is not None else {}
+    emit({"run": str(out), **report, "unread": unread, **stopped}, as_json, lambda: _print_stages(report))
+    if spent is not None:
+        console().print(f"osvl: {spent}", markup=False, soft_wrap=True)
+    if spent is not None or (num is not None and report["corpora"].get("wiki", 0) < num) or unread:
         raise typer.Exit(EXIT_PARTIAL)
 
 
@@ -121,7 +143,8 @@ def audit(
     as_json: JsonOption = False,
 ) -> None:
     """Measure shortcuts, leaks, duplicates and variety of a set of questions; changes nothing."""
-    from opensearch_vl.cli.audit import audited, print_audit, write_audit
+    from opensearch_vl.cli.audit import audited, print_audit
+    from opensearch_vl.cli.audit_page import write_audit
 
     with progress("Auditing"):
         result = audited(file, wiki, index, seed=seed, counterfactual=counterfactual)
@@ -150,16 +173,30 @@ def _merged(corpora: list[str], store: ImageStore) -> tuple[list[Task], dict[str
     return tasks, dict(unread)
 
 
-def _writer(
-    model: str, base_url: str | None, price: str | None, budget: float | None, facts: Facts, out: Path
-) -> LlmWriter:
+def _chat(model: str | None, base_url: str | None, price: str | None, facts: Facts) -> OpenAIChat:
+    """The served model; a server that offers only one need not be told which."""
     from opensearch_vl.agent.settings import AgentSettings
-    from opensearch_vl.cli.ask import chat_model
-    from opensearch_vl.questions.asking import Asker, ReplyCache
-    from opensearch_vl.questions.writer import LlmWriter
+    from opensearch_vl.cli.ask import chat_model, only_model
 
     chat = chat_model(model, base_url, facts.wiki.images, AgentSettings(), None, price)
-    return LlmWriter(Asker(chat, ReplyCache(out / "replies.sqlite"), budget_usd=budget), facts)
+    chat.name = chat.name or asyncio.run(_named(chat, only_model))
+    return chat
+
+
+async def _named(chat: OpenAIChat, ask: Callable[[OpenAIChat], Awaitable[str]]) -> str:
+    try:
+        return await ask(chat)
+    finally:
+        await chat.aclose()
+
+
+def _writer(chat: OpenAIChat, budget: float | None, facts: Facts, settings: QuestionSettings, out: Path) -> LlmWriter:
+    from opensearch_vl.questions.asking import Asker
+    from opensearch_vl.questions.paid import ReplyCache
+    from opensearch_vl.questions.writer import LlmWriter
+
+    asker = Asker(chat, ReplyCache(out / "replies.sqlite"), parallel=max(8, settings.parallel), budget_usd=budget)
+    return LlmWriter(asker, facts, settings.answer)
 
 
 def _print_stages(report: dict[str, Any]) -> None:

@@ -118,7 +118,7 @@ def register(app: typer.Typer, tools_for: ToolsFor) -> None:
         with _first_process(out, chosen, manifest, resume=resume) as run:
             store = ImageStore(out / "images", (ImageStore(questions / "images"),))
             scene = Scene(
-                Environment(tools_for(wiki, index, web, store), chosen.agent, store),
+                Environment(tools_for(wiki, index, web, store, chosen.agent.sizes.brief), chosen.agent, store),
                 judge_for(chosen.judge, chosen.agent, store),
                 chosen.reward,
                 chat_format,

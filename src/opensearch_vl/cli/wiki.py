@@ -52,6 +52,29 @@ def build(
 
 
 @app.command()
+def index(
+    wiki: Annotated[Path, typer.Argument(metavar="WIKI", help="A wiki folder.")],
+    out: Annotated[Path | None, typer.Option(help="Folder of the indexes [WIKI/index].")] = None,
+    images: Annotated[
+        str, typer.Option(help="How pictures are found: features (the same picture), or embedding (by look).")
+    ] = "features",
+    checkpoint: Annotated[Path | None, typer.Option(help="CLIP or SigLIP checkpoint folder, for embedding.")] = None,
+    as_json: JsonOption = False,
+) -> None:
+    """Build the indexes of passages and pictures that the tools search, where they are missing."""
+    from opensearch_vl.cli.wiring import build_indexes
+    from opensearch_vl.errors import UsageError
+    from opensearch_vl.wiki.tables import WikiFolder
+
+    if images not in ("features", "embedding"):
+        raise UsageError(f"--images is {images!r}; expected features or embedding.")
+    if (images == "embedding") != (checkpoint is not None):
+        raise UsageError("--images embedding and --checkpoint go together.", "Give both, or neither.")
+    folder = build_indexes(WikiFolder(wiki), out, checkpoint)
+    _show({"index": str(folder), "images": images}, as_json, title=f"Indexes in {folder}")
+
+
+@app.command()
 def stats(
     wiki: Annotated[Path, typer.Argument(metavar="WIKI", help="A wiki folder.")],
     config: ConfigOption = None,

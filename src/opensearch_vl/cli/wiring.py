@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shutil
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -40,25 +41,42 @@ class World:
 
     def without(self, pages: frozenset[int]) -> World:
         """The same world with some pages hidden from both indexes (used to blind the expert)."""
-        from opensearch_vl.backends.image_index import LocalImageIndex
         from opensearch_vl.backends.passages import LocalSearch
 
         return replace(
             self,
             search=LocalSearch(self.index_dir / "passages", exclude=pages),
-            image_index=LocalImageIndex(self.index_dir / "pictures", exclude=pages),
+            image_index=_image_index(self.index_dir / "pictures", pages),
         )
 
 
-def build_indexes(wiki: WikiFolder, out: Path | None = None) -> Path:
-    """Build the passage and picture indexes of a wiki where they are missing; returns their folder (WIKI/index)."""
+def build_indexes(wiki: WikiFolder, out: Path | None = None, checkpoint: Path | None = None) -> Path:
+    """Build the passage and picture indexes of a wiki where they are missing; returns their folder (WIKI/index).
+
+    Args:
+        wiki: What is indexed.
+        out: Where to; default WIKI/index.
+        checkpoint: A CLIP-class checkpoint folder, for an index of pictures by their embeddings instead of local
+            features; an index of the other kind is replaced.
+    """
+    from opensearch_vl.backends.corpus import kind_of, read_manifest
     from opensearch_vl.backends.image_index import LocalImageIndex
     from opensearch_vl.backends.passages import LocalSearch
 
     folder = out or wiki.root / "index"
     if not (folder / "passages").exists():
         LocalSearch.build(wiki, folder / "passages")
-    if not (folder / "pictures").exists():
+    if checkpoint is not None:
+        from opensearch_vl.backends.embedder import TransformersEmbedder
+        from opensearch_vl.backends.embedding_index import KIND, EmbeddingImageIndex
+
+        embedder = TransformersEmbedder(checkpoint)
+        kind = kind_of(folder / "pictures")
+        if kind == "image":
+            shutil.rmtree(folder / "pictures")
+        if kind != KIND or read_manifest(folder / "pictures", KIND)["embedder"] != embedder.fingerprint:
+            EmbeddingImageIndex.build(wiki, folder / "pictures", embedder)
+    elif not (folder / "pictures").exists():
         LocalImageIndex.build(wiki, folder / "pictures")
     return folder
 
@@ -69,7 +87,6 @@ def local_world(wiki_dir: Path, index_dir: Path | None = None) -> World:
     Raises:
         DataError: If `wiki_dir` is not a wiki folder.
     """
-    from opensearch_vl.backends.image_index import LocalImageIndex
     from opensearch_vl.backends.ocr import RapidOcr
     from opensearch_vl.backends.passages import LocalSearch
     from opensearch_vl.backends.readers import WikiPageReader
@@ -82,7 +99,7 @@ def local_world(wiki_dir: Path, index_dir: Path | None = None) -> World:
     return World(
         wiki=wiki,
         search=LocalSearch(index / "passages"),
-        image_index=LocalImageIndex(index / "pictures"),
+        image_index=_image_index(index / "pictures"),
         reader=WikiPageReader(wiki),
         ocr=RapidOcr(workers=_OCR_WORKERS, threads=1, least_side_px=_WIKI_LEAST_SIDE_PX),
         upscaler=LanczosUpscaler(),
@@ -91,9 +108,23 @@ def local_world(wiki_dir: Path, index_dir: Path | None = None) -> World:
     )
 
 
-def toolbox(world: World, store: ImageStore, *, visit: bool = False) -> Toolbox:
-    """The seven tools of the paper on a local world (`visit` adds the page reader)."""
-    from opensearch_vl.tools.standard import standard_tools
+def _image_index(folder: Path, exclude: frozenset[int] = frozenset()) -> ImageIndex:
+    """The index of pictures, by what it was built with."""
+    from opensearch_vl.backends.corpus import kind_of, read_manifest
+    from opensearch_vl.backends.embedding_index import KIND, EmbeddingImageIndex
+    from opensearch_vl.backends.image_index import LocalImageIndex
+
+    if kind_of(folder) != KIND:
+        return LocalImageIndex(folder, exclude=exclude)
+    from opensearch_vl.backends.embedder import TransformersEmbedder
+
+    embedder = TransformersEmbedder(Path(read_manifest(folder, KIND)["checkpoint"]))
+    return EmbeddingImageIndex(folder, embedder, exclude=exclude)
+
+
+def toolbox(world: World, store: ImageStore, *, visit: bool = False, brief: bool = False) -> Toolbox:
+    """The seven tools of the paper on a local world (`visit` adds the page reader; `brief` is for small contexts)."""
+    from opensearch_vl.tools.standard import ToolSettings, standard_tools
     from opensearch_vl.tools.toolbox import Toolbox
 
     tools = standard_tools(
@@ -103,12 +134,19 @@ def toolbox(world: World, store: ImageStore, *, visit: bool = False) -> Toolbox:
         upscaler=world.upscaler,
         summariser=world.summariser,
         reader=world.reader if visit else None,
+        settings=ToolSettings(brief=brief),
     )
     return Toolbox(tools, store)
 
 
 def question_tools(
-    world: World, store: ImageStore, facts: Facts, *, writer: LlmWriter | None = None, ocr: bool = True
+    world: World,
+    store: ImageStore,
+    facts: Facts,
+    *,
+    writer: LlmWriter | None = None,
+    ocr: bool = True,
+    checkpoint: Path | None = None,
 ) -> QuestionTools:
     """What question building uses of a local world; the filter tries no tool, then one image search (paper, 3.6).
 
@@ -118,12 +156,20 @@ def question_tools(
         facts: The wiki's infobox table.
         writer: A language model that words the questions; None leaves it to the rules.
         ocr: Whether lettering is read at all.
+        checkpoint: A CLIP-class checkpoint that ranks an anchor's pictures (paper, 3.4). Without one the infobox
+            picture comes first, and the provenance of a question says that no similarity was measured.
     """
     from opensearch_vl.questions.build import QuestionTools
     from opensearch_vl.questions.solvers import GuessCommonValue, OneImageSearch, common_values
     from opensearch_vl.scoring.judges import ExactJudge
 
+    embedder = None
+    if checkpoint is not None:
+        from opensearch_vl.backends.embedder import TransformersEmbedder
+
+        embedder = TransformersEmbedder(checkpoint)
     return QuestionTools(
+        embedder=embedder,
         writer=writer,
         judge=ExactJudge(),
         filters=(GuessCommonValue(common_values(facts)), OneImageSearch(world.image_index, store)),
@@ -133,8 +179,17 @@ def question_tools(
     )
 
 
-def ask_tools(wiki_dir: Path | None, index_dir: Path | None, web: bool, store: ImageStore) -> Toolbox:
+def ask_tools(
+    wiki_dir: Path | None, index_dir: Path | None, web: bool, store: ImageStore, brief: bool = False
+) -> Toolbox:
     """Tools for `osvl ask`: image tools and OCR always; search over a wiki or the web where one is named.
+
+    Args:
+        wiki_dir: Wiki folder, if one is searched.
+        index_dir: Its indexes.
+        web: Whether the web is searched.
+        store: Pictures of the conversations.
+        brief: For models with little room: results of a wiki in short, and no `visit`.
 
     Raises:
         UsageError: If both or a half of a wiki are named.
@@ -147,7 +202,7 @@ def ask_tools(wiki_dir: Path | None, index_dir: Path | None, web: bool, store: I
     if web:
         return _web_toolbox(store)
     if wiki_dir is not None:
-        return toolbox(local_world(wiki_dir, index_dir), store, visit=True)
+        return toolbox(local_world(wiki_dir, index_dir), store, visit=True, brief=brief)
     if index_dir is not None:
         raise UsageError("--index goes with --wiki.")
     return _picture_toolbox(store)

@@ -27,6 +27,10 @@ _EMPTY = frozenset(
     {"", "yes", "no", "none", "unknown", "n/a", "na", "various", "see below", "present", "tba", "-", "–"}
 )
 
+_BOX = re.compile(r"\\f?boxed\s*\{")
+_WRAPPED = re.compile(r"\\(?:text|textbf|mathrm|mathbf|textit)\s*\{([^{}]*)\}")
+_ESCAPED = re.compile(r"\\([%$&#_{} ,])")
+
 
 @dataclass(frozen=True, slots=True)
 class Date:
@@ -104,3 +108,21 @@ def answer_kind(value: str, form: Form) -> Kind:
     if form == "year":
         return "number"
     return "text" if form == "day" else kind_of(value)
+
+
+def boxed(text: str) -> str | None:
+    r"""What the last ``\boxed{…}`` of a text holds, braces balanced and text commands taken off; None without one.
+
+    ``"So \boxed{\text{Ana Boro}}."`` gives ``"Ana Boro"``.
+    """
+    for start in reversed([found.end() for found in _BOX.finditer(text)]):
+        depth = 1
+        for end in range(start, len(text)):
+            escaped = text[end - 1] == "\\"
+            depth += 0 if escaped else (text[end] == "{") - (text[end] == "}")
+            if depth == 0:
+                inner = _ESCAPED.sub(r"\1", _WRAPPED.sub(r"\1", text[start:end])).strip().strip("$").strip()
+                if inner:
+                    return inner
+                break
+    return None

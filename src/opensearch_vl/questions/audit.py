@@ -20,7 +20,7 @@ from opensearch_vl.questions.leak import leaks
 from opensearch_vl.questions.solvers import BlindAgent, GuessFromMemory, ImageThenText, OneTextSearch, ReadImageMatches
 from opensearch_vl.questions.unique import DuckCounter
 from opensearch_vl.runs import read_json_lines
-from opensearch_vl.text import normalise_answer
+from opensearch_vl.text import normalise_answer, words
 from opensearch_vl.types import QuestionRecord, Task
 
 
@@ -114,8 +114,12 @@ def _findings(task: Task, facts: Facts, counter: DuckCounter) -> Iterable[Findin
     if leaks(task.question, (task.gold.answer,)):
         yield Finding(task.id, "answer_leak", task.gold.answer)
     stated = str(provenance.extra.get("answer_value", task.gold.answer))
-    values = [item.value for item in facts.items(nodes[-1]) if item.key == provenance.attribute]
-    if normalise_answer(stated) not in [normalise_answer(value) for value in values]:
+    if provenance.extra.get("answer_source") == "prose":  # no table to compare with: the page has to say it
+        found = f" {' '.join(words(stated))} " in facts.document_words(nodes[-1])
+    else:
+        values = [item.value for item in facts.items(nodes[-1]) if item.key == provenance.attribute]
+        found = normalise_answer(stated) in [normalise_answer(value) for value in values]
+    if not found:
         yield Finding(task.id, "answer_not_on_page", stated)
     for descriptor in provenance.descriptors:
         entity = facts.resolve(descriptor.entity)

@@ -1,9 +1,10 @@
 """The whole chain: walks in, questions out, one record per walk, with a reason for every one that was turned away.
 
 The rule-based stages run inside the walk's retry loop (paper, section 3.1: a walk is retried when no descriptor is
-unique or no short answer exists); picture, duplicates, filter and degradation follow for the walks that pass. A run is
-deterministic and append-only: killed and resumed, it replays the cheap part and takes every finished verdict from its
-records, so the digest equals that of an uninterrupted run.
+unique or no short answer exists), and a walk that the language model turns away goes back into it; picture, duplicates,
+filter and degradation follow for the walks that pass. A run is deterministic and append-only: killed and resumed, it
+replays the cheap part and takes every finished verdict from its records, so the digest equals that of an uninterrupted
+run. Walks that a model server failed in a row leave no record: the build stops there, and resuming takes them up.
 """
 
 from __future__ import annotations
@@ -12,25 +13,29 @@ import asyncio
 import hashlib
 from collections import Counter, defaultdict, deque
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any
 
+from opensearch_vl.errors import ConfigError
 from opensearch_vl.protocols import ImageEmbedder, ImageIndex, Judge, OcrEngine, Solver, Upscaler
 from opensearch_vl.questions.anchor import Identified, Picture, choose_picture, identify, large_enough
+from opensearch_vl.questions.asking import BudgetSpent
 from opensearch_vl.questions.degrade import degrade, wants_another
 from opensearch_vl.questions.draft import Draft, draft
 from opensearch_vl.questions.facts import Facts
 from opensearch_vl.questions.likeness import Looks, look_of, noted_look
-from opensearch_vl.questions.repairs import REPAIR, Kind
+from opensearch_vl.questions.outage import Outage
 from opensearch_vl.questions.screen import Screening, screen
 from opensearch_vl.questions.settings import QuestionSettings
-from opensearch_vl.questions.stages import FINAL, Rejection, StageTable
+from opensearch_vl.questions.stages import FINAL, Rejection
+from opensearch_vl.questions.tally import BuildReport
 from opensearch_vl.questions.writer import LlmWriter
 from opensearch_vl.runs import RunFolder, read_records
 from opensearch_vl.seeds import derive
+from opensearch_vl.text import normalise_answer
 from opensearch_vl.types import QuestionRecord, Task
 from opensearch_vl.wiki.tables import WikiFolder
-from opensearch_vl.wiki.walks import Dropped, Walk, resolve_rules, sample_walks
+from opensearch_vl.wiki.walks import Dropped, Walk, resolve_rules, walks_by_seed
 
 Progress = Callable[[int, int], None]
 
@@ -58,58 +63,6 @@ class QuestionTools:
     upscaler: Upscaler | None = None
 
 
-@dataclass(slots=True)
-class BuildReport:
-    """What was built, and what became of everything else.
-
-    Attributes:
-        stages: Walks by the stage where they ended; sums match.
-        dropped: Seeds that gave no walk, by the walk rules' reasons.
-        num_seeds_dropped: How many seeds those were.
-        num_unscored: Verdicts of the filter that could not be reached.
-        num_ungrounded: Final questions without a picture.
-        corpora, hops, domains, identified_by, degraded: Histograms over the final questions.
-        degrading: Damages tried, by kind and by whether the repair gave the lettering back.
-        tasks: The final questions, in order.
-        screened: Questions that the filter dropped, for the counterfactuals (built with the filter off).
-    """
-
-    stages: StageTable = field(default_factory=StageTable)
-    dropped: Counter[str] = field(default_factory=Counter)
-    num_seeds_dropped: int = 0
-    num_unscored: int = 0
-    num_ungrounded: int = 0
-    corpora: Counter[str] = field(default_factory=Counter)
-    hops: Counter[int] = field(default_factory=Counter)
-    domains: Counter[str] = field(default_factory=Counter)
-    identified_by: Counter[str] = field(default_factory=Counter)
-    degraded: Counter[str] = field(default_factory=Counter)
-    degrading: Counter[str] = field(default_factory=Counter)
-    tasks: list[Task] = field(default_factory=list)
-    screened: list[Task] = field(default_factory=list)
-
-    def least_degraded(self) -> list[Kind]:
-        """The kinds of damage, the rarest so far first."""
-        return sorted(REPAIR, key=lambda kind: (self.degraded[kind], list(REPAIR).index(kind)))
-
-    def as_dict(self) -> dict[str, Any]:
-        """The report as plain data, for manifests and `--json`."""
-        return {
-            "questions": len(self.tasks),
-            "ungrounded": self.num_ungrounded,
-            "stages": self.stages.as_dict(),
-            "seeds_dropped": self.num_seeds_dropped,
-            "walks_dropped": dict(sorted(self.dropped.items())),
-            "unscored": self.num_unscored,
-            "corpora": dict(sorted(self.corpora.items())),
-            "hops": {str(hops): num for hops, num in sorted(self.hops.items())},
-            "domains": dict(sorted(self.domains.items())),
-            "identified_by": dict(sorted(self.identified_by.items())),
-            "degraded": dict(sorted(self.degraded.items())),
-            "degrading": dict(sorted(self.degrading.items())),
-        }
-
-
 def build_questions(
     wiki: WikiFolder,
     settings: QuestionSettings,
@@ -122,9 +75,17 @@ def build_questions(
     merge: Sequence[Task] = (),
 ) -> BuildReport:
     """Build questions until `num` are final or the seeds are used up; see `build_questions_async`."""
-    return asyncio.run(
-        build_questions_async(wiki, settings, seed=seed, num=num, tools=tools, run=run, progress=progress, merge=merge)
-    )
+
+    async def work() -> BuildReport:
+        try:
+            return await build_questions_async(
+                wiki, settings, seed=seed, num=num, tools=tools, run=run, progress=progress, merge=merge
+            )
+        finally:
+            if tools.writer is not None:
+                await tools.writer.asker.aclose()
+
+    return asyncio.run(work())
 
 
 async def build_questions_async(
@@ -150,15 +111,24 @@ async def build_questions_async(
         run: Where records and pictures are written; a resumed run continues where it stopped.
         merge: Tasks of other corpora; they join before the filter and come on top of `num`.
         progress: Called with (final questions so far, `num` or 0) after every walk.
+
+    Raises:
+        ConfigError: The settings ask for a language model, and there is none.
+        BudgetSpent: The money is used up; requests under way have been waited for.
+        ModelError: The model server refuses the key, or failed `give_up_after` walks in a row. In both cases everything
+            so far is kept, and the manifest has its counts.
     """
+    if tools.writer is None and (settings.answer.source != "infobox" or settings.fuzz.use_prose):
+        raise ConfigError("answer.source and fuzz.use_prose need a language model.", "Add --model, or leave them out.")
     builder = _Builder(wiki, settings, seed, tools, run, num)
     under_way: deque[_UnderWay] = deque()
     try:
-        for walk in builder.walks():
+        for tries in builder.tries():
+            walk = next(tries)
             if isinstance(walk, Dropped):
                 builder.drop(walk)
             else:
-                under_way.append(builder.start())
+                under_way.append(builder.start(tries))
             if len(under_way) >= settings.parallel:
                 await builder.finish(under_way.popleft())
             if progress is not None:
@@ -167,14 +137,18 @@ async def build_questions_async(
                 break
         while under_way and not builder.has(num):
             await builder.finish(under_way.popleft())
+        builder.let_go()
+        for task in merge:
+            await builder.merge(task)
+    except BudgetSpent:
+        await asyncio.gather(*(item.work for item in under_way), return_exceptions=True)  # their replies are paid for
+        raise
     finally:
         for item in under_way:
             item.work.cancel()
-    for task in merge:
-        await builder.merge(task)
-    if run is not None:
-        spent = {} if tools.writer is None else {"spent": tools.writer.asker.ledger.as_dict()}
-        run.write_manifest(report=builder.report.as_dict(), **spent)
+        if run is not None:
+            spent = {} if tools.writer is None else {"spent": tools.writer.asker.ledger.as_dict()}
+            run.write_manifest(report=builder.report.as_dict(), **spent)
     return builder.report
 
 
@@ -185,6 +159,7 @@ class _UnderWay:
     identity: str
     made: Draft
     work: asyncio.Future[QuestionRecord]
+    tries: Iterator[Walk | Dropped]
 
 
 class _Builder:
@@ -205,6 +180,8 @@ class _Builder:
         self._settings, self._seed, self._tools, self._run, self._num = settings, seed, tools, run, num
         self._attempts: Counter[int] = Counter()
         self._accepted: tuple[str, Draft] | None = None
+        self._outage = Outage(settings.give_up_after, tools.writer.asker.ledger if tools.writer is not None else None)
+        self._told: defaultdict[int, set[str]] = defaultdict(set)
         self._pictures: Counter[str] = Counter()
         self._looks = Looks(settings.anchor.max_hash_distance)
         self._asked: set[tuple[str, str]] = set()
@@ -213,9 +190,9 @@ class _Builder:
         if run is not None and run.done:
             self._earlier = {record.id: record for record in read_records(run.path, QuestionRecord)}
 
-    def walks(self) -> Iterator[Walk | Dropped]:
-        """Walks whose draft has passed the rule-based stages."""
-        return sample_walks(self._facts.wiki, self._rules, self._seed, None, accept=self._accept)
+    def tries(self) -> Iterator[Iterator[Walk | Dropped]]:
+        """For every seed, its walks whose draft has passed the rule-based stages, one after the other."""
+        return walks_by_seed(self._facts.wiki, self._rules, self._seed, self._accept)
 
     def drop(self, dropped: Dropped) -> None:
         """Count a seed that gave no walk."""
@@ -253,15 +230,35 @@ class _Builder:
         """Whether the number of questions asked for is reached."""
         return num is not None and len(self.report.tasks) >= num
 
-    def start(self) -> _UnderWay:
+    def start(self, tries: Iterator[Walk | Dropped]) -> _UnderWay:
         """Begin the part of the walk just accepted that may wait for models and does not depend on other walks."""
         assert self._accepted is not None
         identity, made = self._accepted
-        return _UnderWay(identity, made, asyncio.ensure_future(self._carry_through(identity, made)))
+        return _UnderWay(identity, made, asyncio.ensure_future(self._carry_through(identity, made)), tries)
 
-    async def finish(self, item: _UnderWay) -> None:
+    async def finish(self, item: _UnderWay | None) -> None:
+        """Finish a walk; while the language model turns it away, the seed's next one takes its place."""
+        while item is not None:
+            record = await item.work
+            if self._outage.caused(record) and record.id not in self._earlier:
+                return self._outage.failed(record)
+            if self._outage.over:
+                self.let_go()
+            await self._finish(item, record)
+            if record.stage != "write" or self._outage.caused(record):
+                return
+            walk = next(item.tries)
+            if isinstance(walk, Dropped):
+                self.drop(walk)
+            item = self.start(item.tries) if isinstance(walk, Walk) else None
+
+    def let_go(self) -> None:
+        """Record what was held back since the server first failed: it has served others since, or no more come."""
+        for record in self._outage.release():
+            self._record(record)
+
+    async def _finish(self, item: _UnderWay, record: QuestionRecord) -> None:
         """Duplicates and degradation, in the order of the walks; the walk's one record is written here."""
-        record = await item.work
         if item.identity not in self._earlier and (task := record.task) is not None:
             if duplicate := self._duplicate(task):
                 record = self._rejected(item.identity, item.made, duplicate)
@@ -276,7 +273,7 @@ class _Builder:
             return self._earlier[identity]
         written = made if self._tools.writer is None else await self._tools.writer.write(made)
         if isinstance(written, Rejection):
-            return self._rejected(identity, made, written)
+            return self._outage.noted(self._rejected(identity, made, written))
         made = written
         if made.grounded:
             grounding = await self._ground(made)
@@ -285,23 +282,19 @@ class _Builder:
             task = self._grounded(identity, made, *grounding)
         else:
             task = self._ungrounded(identity, made)
+        return await self._screened(task)
+
+    async def _screened(self, task: Task) -> QuestionRecord:
         found = await self._screen(task)
         trace: dict[str, Any] = {"attempts": [attempt.as_dict() for attempt in found.attempts]}
         if found.answered_by:
             trace["task"] = task.model_dump(mode="json")
-            return QuestionRecord(id=identity, stage="screen", reason=found.answered_by, draft=trace)
-        return QuestionRecord(id=identity, task=task, draft=trace)
+            return QuestionRecord(id=task.id, stage="screen", reason=found.answered_by, draft=trace)
+        return QuestionRecord(id=task.id, task=task, draft=trace)
 
     async def merge(self, task: Task) -> None:
         """Filter a question of another corpus (paper, section 3.6: merged first, then filtered)."""
-        record = self._earlier.get(task.id)
-        if record is None:
-            found = await self._screen(task)
-            trace: dict[str, Any] = {"attempts": [attempt.as_dict() for attempt in found.attempts]}
-            record = QuestionRecord(id=task.id, task=task, draft=trace)
-            if found.answered_by:
-                trace["task"] = task.model_dump(mode="json")
-                record = QuestionRecord(id=task.id, stage="screen", reason=found.answered_by, draft=trace)
+        record = self._earlier.get(task.id) or await self._screened(task)
         self._use_up(record)
         self._record(record)
 
@@ -394,15 +387,18 @@ class _Builder:
         answer_page = self._facts.resolve(provenance.path[-1])
         if answer_page is not None and provenance.attribute in self._asked_of[answer_page]:
             return Rejection("dedupe", "same_answer")
+        by_prose = provenance.extra.get("answer_source") == "prose"  # such attributes are worded freely
+        if by_prose and answer_page is not None and normalise_answer(task.gold.answer) in self._told[answer_page]:
+            return Rejection("dedupe", "same_answer")
         twice = (provenance.path[0], task.gold.answer) in self._asked
         return Rejection("dedupe", "same_anchor_and_answer") if twice else None
 
     async def _identify(self, picture: Picture, made: Draft) -> Identified | Rejection:
-        anchor, tools = made.walk.nodes[0], self._tools
+        anchor, tools, facts = made.walk.nodes[0], self._tools, self._facts
         return await identify(
-            self._facts.wiki.images.read(picture.ref),
-            self._facts.names(anchor),
-            self._facts.wiki.url(anchor),
+            facts.wiki.images.read(picture.ref),
+            facts.names(anchor),
+            facts.wiki.url(anchor),
             index=tools.image_index,
             ocr=tools.ocr,
             upscaler=tools.upscaler,
@@ -417,8 +413,8 @@ class _Builder:
         )
 
     def _rejected(self, identity: str, made: Draft, why: Rejection) -> QuestionRecord:
-        path: list[Any] = [self._facts.page(node).title for node in made.walk.nodes]
-        trace = {"path": path, "question": made.question, "detail": why.detail}
+        trace: dict[str, Any] = {"path": [self._facts.page(node).title for node in made.walk.nodes]}
+        trace |= {"question": made.question, "detail": why.detail}
         return QuestionRecord(id=identity, stage=why.stage, reason=why.reason, draft=trace)
 
     def _use_up(self, record: QuestionRecord) -> None:
@@ -437,29 +433,12 @@ class _Builder:
             answer_page = self._facts.resolve(path[-1])
             if record.task is not None and answer_page is not None:
                 self._asked_of[answer_page].add(task.provenance.attribute)
-        attempts = record.draft.get("attempts")
-        if isinstance(attempts, list):
-            self.report.num_unscored += sum(isinstance(a, dict) and a.get("correct") is None for a in attempts)
-        if record.task is None:
-            self.report.screened.append(task)
-            return
-        self.report.tasks.append(task)
-        self.report.num_ungrounded += not task.images
-        self.report.corpora[task.provenance.corpus] += 1
-        self.report.hops[len(task.provenance.hops)] += 1
-        self.report.domains[task.provenance.domain] += 1
-        if task.provenance.picture is not None:
-            self.report.identified_by[task.provenance.picture.identified_by] += 1
-        if task.provenance.degradation is not None:
-            self.report.degraded[task.provenance.degradation.kind] += 1
-        trials = record.draft.get("degrading")
-        for trial in trials if isinstance(trials, list) else ():
-            if isinstance(trial, dict):
-                accepted = trial.get("readable_after") and not trial.get("readable_before")
-                outcome = "accepted" if accepted else "refused"
-                self.report.degrading[f"{trial.get('kind')}_{outcome}"] += 1
+                self._told[answer_page].add(normalise_answer(task.gold.answer))
+        self.report.add(record, task)
 
     def _record(self, record: QuestionRecord) -> None:
+        if self._outage.holds(record):
+            return
         self.report.stages.count(record.stage if record.task is None else FINAL, record.reason)
         if self._run is not None and record.id not in self._run.done:
             self._run.append(record)

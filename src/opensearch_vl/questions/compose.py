@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Collection
 from dataclasses import dataclass
+from typing import Literal
 
 from opensearch_vl.questions.answers import Kind, answer_kind, informative, kind_of, other_forms, transformed
 from opensearch_vl.questions.facts import Facts, display_name, same_value
@@ -30,12 +31,16 @@ class Answer:
         value: The value as the table states it.
         form: How much of it is asked for; anything but `plain` is answer-side obfuscation.
         ask: The wording, with the slot ``{X}`` for the answer node.
+        source: What states it: the infobox, or only the prose; `pending` until a model has read the page.
+        quote: Where in the page it is stated, if a model found it there.
     """
 
     key: str
     value: str
     form: Form
     ask: str
+    source: Literal["infobox", "prose", "pending"] = "infobox"
+    quote: str = ""
 
     @property
     def text(self) -> str:
@@ -53,6 +58,10 @@ class Answer:
         return Gold(answer=self.text, aliases=other_forms(self.value, self.form), kind=self.kind)
 
 
+PENDING = Answer("", "", "plain", "What does the article on {X} state?", "pending")
+"""Stands for the answer that a language model is still to read off the page (`extract`)."""
+
+
 def extract_answer(
     facts: Facts, walk: Walk, settings: QuestionSettings, seed: int, taken: Collection[str] = ()
 ) -> Answer | Rejection:
@@ -67,10 +76,21 @@ def extract_answer(
 
     Rejects `no_infobox_answer` (nothing at most six words long, stated once, that cannot be guessed), `answer_taken`
     (other questions ask all there is, or too many end here) and `answer_on_path` (every candidate is also stated on a
-    page that comes before the answer page).
+    page that comes before the answer page). Where the settings have a model read answers, `PENDING` comes instead.
     """
+    full = len(taken) >= settings.max_per_answer_page
+    if settings.answer.source == "llm":
+        return Rejection("compose", "answer_taken") if full else PENDING
+    found = _from_infobox(facts, walk, settings, seed, taken)
+    missing = isinstance(found, Rejection) and found.reason in ("no_infobox_answer", "answer_on_path")
+    return PENDING if missing and not full and settings.answer.source == "infobox_then_llm" else found
+
+
+def _from_infobox(
+    facts: Facts, walk: Walk, settings: QuestionSettings, seed: int, taken: Collection[str]
+) -> Answer | Rejection:
     rng = generator(seed, "answer")
-    candidates = [item for item in facts.items(walk.nodes[-1]) if _askable(facts, item, walk, settings.answer)]
+    candidates = [item for item in facts.items(walk.nodes[-1]) if askable(facts, item, walk, settings.answer)]
     if not candidates:
         return Rejection("compose", "no_infobox_answer")
     candidates = [item for item in candidates if item.key not in taken]
@@ -92,7 +112,8 @@ def stated_on(facts: Facts, page: int, answer: Answer) -> bool:
     return f" {' '.join(words(answer.text))} " in facts.document_words(page)
 
 
-def _askable(facts: Facts, item: InfoboxItem, walk: Walk, settings: AnswerSettings) -> bool:
+def askable(facts: Facts, item: InfoboxItem, walk: Walk, settings: AnswerSettings) -> bool:
+    """Whether an infobox item may be asked for: short, stated once, hard to guess, and naming no page of the path."""
     words_of = table()
     if base_key(item.key) in words_of.never_asked or not informative(item.value, settings.max_tokens):
         return False

@@ -14,13 +14,16 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal
 
+from pydantic import JsonValue
+
 from opensearch_vl.errors import DataError, ImageError, RecordError
 from opensearch_vl.images import Fetch, ImageStore, ingest_all
-from opensearch_vl.questions.answers import kind_of
+from opensearch_vl.questions.answers import boxed, kind_of
 from opensearch_vl.runs import read_json_lines
+from opensearch_vl.text import encodable
 from opensearch_vl.types import Gold, Provenance, Task
 
-Reason = Literal["no_question", "no_answer", "no_picture", "bad_picture"]
+Reason = Literal["no_question", "no_answer", "no_picture", "bad_picture", "bad_row", "other_prompt"]
 
 QUESTION_FIELDS = ("question", "prompt", "query", "problem", "text_q", "Q")
 ANSWER_FIELDS = (
@@ -108,7 +111,7 @@ def _task(
     base: Path,
     fetch: Fetch | None,
 ) -> Task | Unread:
-    question = _text(_first(row, QUESTION_FIELDS)).replace("<image>", "").strip()
+    question = encodable(_text(_first(row, QUESTION_FIELDS))).replace("<image>", "").strip()
     if not question:
         return Unread(number, "no_question", f"fields: {', '.join(map(str, row))}"[:200])
     answers = _answers(_first(row, ANSWER_FIELDS))
@@ -120,14 +123,18 @@ def _task(
         return Unread(number, "bad_picture", error.message[:300])
     if not refs:
         return Unread(number, "no_picture")
-    own = str(_first(row, ID_FIELDS) or number)
+    short = list(dict.fromkeys(boxed(answer) or answer for answer in answers))
+    own = encodable(str(_first(row, ID_FIELDS) or number))
+    extra: dict[str, JsonValue] = {"source_id": own}
+    if short != answers:
+        extra["answer_text"] = answers[0]
     identity = hashlib.sha256("\x1f".join((corpus_part, own, question, refs[0].sha256)).encode()).hexdigest()[:16]
     return Task(
         id=f"m{identity}",
         question=question,
         images=refs,
-        gold=Gold(answer=answers[0], aliases=tuple(answers[1:]), kind=kind_of(answers[0])),
-        provenance=Provenance(corpus=corpus, extra={"source_id": own}),
+        gold=Gold(answer=short[0], aliases=tuple(short[1:]), kind=kind_of(short[0])),
+        provenance=Provenance(corpus=corpus, extra=extra),
     )
 
 
@@ -165,5 +172,9 @@ def _answers(value: Any) -> list[str]:
             value = [value]
     items = value if isinstance(value, list | tuple) else [value]
     flat = [inner for item in items for inner in (item if isinstance(item, list | tuple) else [item])]
-    texts = [str(item).strip() for item in flat if isinstance(item, str | int | float) and not isinstance(item, bool)]
+    texts = [
+        encodable(str(item)).strip()
+        for item in flat
+        if isinstance(item, str | int | float) and not isinstance(item, bool)
+    ]
     return list(dict.fromkeys(text for text in texts if text))

@@ -15,12 +15,13 @@ from dataclasses import dataclass
 from typing import Literal
 
 from opensearch_vl.protocols import Judge, Solver
-from opensearch_vl.questions.build import BuildReport, QuestionTools, build_questions
+from opensearch_vl.questions.build import QuestionTools, build_questions
 from opensearch_vl.questions.facts import Facts
 from opensearch_vl.questions.fuzz import describe_alone
 from opensearch_vl.questions.phrases import Form, anchor_phrase, question
 from opensearch_vl.questions.screen import Attempt, attempt_task
 from opensearch_vl.questions.settings import QuestionSettings
+from opensearch_vl.questions.tally import BuildReport
 from opensearch_vl.seeds import derive
 from opensearch_vl.types import PictureSource, Task, Verdict
 from opensearch_vl.wiki.tables import WikiFolder

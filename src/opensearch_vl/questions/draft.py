@@ -55,8 +55,12 @@ class Draft:
             descriptors=self.descriptors,
             domain=self.walk.domain,
             seed=self.walk.seed,
-            extra={"answer_form": self.answer.form, "answer_value": self.answer.value},
+            extra={"answer_form": self.answer.form, "answer_value": self.answer.value, **self._reading()},
         )
+
+    def _reading(self) -> dict[str, str]:
+        """What no table states says so: the exact checks do not apply to it."""
+        return {"answer_source": "prose", "answer_quote": self.answer.quote} if self.answer.source == "prose" else {}
 
 
 def draft(

@@ -31,6 +31,8 @@ class AnswerSettings(Config):
         min_key_pages: A key that fewer pages hold narrows a search by itself: not asked for.
         allow_linked: Whether a value that is itself a link to a page may be the answer.
         obfuscate: How often the answer side is obfuscated (paper, section 3.3: "now and then"), in [0, 1].
+        source: Where answers come from: the `infobox`, by rules; a language model that reads the page (`llm`); or the
+            model only where the infobox has none (`infobox_then_llm`). The paper allows infobox and lead (section 3.2).
     """
 
     max_tokens: int = Field(6, ge=1)
@@ -39,6 +41,7 @@ class AnswerSettings(Config):
     min_key_pages: Bound = "auto"
     allow_linked: bool = False
     obfuscate: float = Field(0.1, ge=0, le=1)
+    source: Literal["infobox", "infobox_then_llm", "llm"] = "infobox"
 
 
 class FuzzSettings(Config):
@@ -63,7 +66,8 @@ class AnchorSettings(Config):
         required: Whether a question needs a picture, as in the paper. If not, an anchor whose page has none keeps its
             name in the question, which is then *ungrounded* and counted as such.
         max_candidates: How many pictures of the page are ranked.
-        min_similarity: CLIP-class similarity below which a candidate is refused; only used with an embedder.
+        min_similarity: CLIP similarity below which a candidate is refused; only used with an embedder. The paper's
+            0.28 is for CLIP; the cosines of SigLIP models lie lower and need another value.
         min_image_px: Shortest side; None takes the threshold that the walks resolved to.
         tie_margin: A look-alike whose score in reverse image search is this close to the anchor's own counts as a tie.
         letters_ratio: Share of a name's letters that OCR must get right for the name to count as read.
@@ -130,3 +134,4 @@ class QuestionSettings(Config):
     max_per_picture: int = Field(1, ge=1)
     max_per_answer_page: int = Field(3, ge=1)
     parallel: int = Field(1, ge=1)
+    give_up_after: int = Field(3, ge=1)

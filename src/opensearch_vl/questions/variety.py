@@ -53,6 +53,7 @@ def shape(
         "domains": _histogram(task.provenance.domain for task in tasks),
         "roles": {} if facts is None else _roles(tasks, facts),
         "answer_kinds": _histogram(task.gold.kind for task in tasks),
+        "exactness": _histogram(exactness(task) for task in tasks),
         "attributes": _histogram(task.provenance.attribute for task in tasks),
         "identified_by": _histogram(kinds),
         "degraded": _histogram(damages),
@@ -87,6 +88,13 @@ def _roles(tasks: Sequence[Task], facts: Facts) -> dict[str, dict[str, int]]:
             page = facts.resolve(title)
             found[role]["missing" if page is None else facts.page(page).domain or "none"] += 1
     return {role: _histogram(counts.elements()) for role, counts in found.items()}
+
+
+def exactness(task: Task) -> str:
+    """`exact` if tables state the answer and every descriptor; `not_applicable` if prose alone states one of them."""
+    from_prose = task.provenance.extra.get("answer_source") == "prose"
+    described = task.provenance.descriptors[: len(task.provenance.hops)]  # the anchor's is the picture
+    return "not_applicable" if from_prose or any(not d.predicates for d in described) else "exact"
 
 
 def template(task: Task) -> str:

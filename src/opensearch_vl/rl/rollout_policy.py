@@ -202,7 +202,8 @@ class PolicyChat:
             prompt, self._tape.images, sampling, seed=seed, conversation=self.conversation
         )
         ids = list(sampled.token_ids)
-        text = self.format.tokenizer.decode(ids[:-1] if ids and ids[-1] in self.policy.stop_ids else ids)
+        written = self.format.tokenizer.decode(ids[:-1] if ids and ids[-1] in self.policy.stop_ids else ids)
+        text = self.format.prefill + written
         self._tape.add_reply(text, sampled)
         return Reply(
             content=text,

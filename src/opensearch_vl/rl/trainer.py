@@ -37,6 +37,7 @@ from opensearch_vl.rl.server_policy import ServerPolicy
 from opensearch_vl.rl.settings import RlSettings
 from opensearch_vl.runs import RunFolder
 from opensearch_vl.sft.collate import model_inputs
+from opensearch_vl.sft.patches import multiply_patches
 from opensearch_vl.sft.train import last_checkpoint, run_callback, save_checkpoint, step_of
 from opensearch_vl.types import Task
 
@@ -126,6 +127,7 @@ def train_rl(
         torch.set_num_threads(settings.threads)
     dtype = torch.bfloat16 if settings.precision == "bf16" else torch.float32
     model = AutoModelForImageTextToText.from_pretrained(settings.model, dtype=dtype, trust_remote_code=False)
+    multiply_patches(model)
     resume = last_checkpoint(out / "checkpoints")
     start = step_of(resume)
     trainer = trainer_class()(settings, scene, tasks, run, out, model)
@@ -282,7 +284,7 @@ def trainer_class() -> type[Any]:
             index = rows.cpu().numpy()
             length = int(batch.attention[index].sum(axis=1).max())
             ids, mask = batch.ids[index, :length], torch.from_numpy(batch.mask[index, :length])
-            inputs = model_inputs(ids, batch.attention[index, :length], [batch.images[i] for i in index], self.pixels)
+            inputs = model_inputs(ids, [batch.images[i] for i in index], self.pixels)
             labels = torch.from_numpy(ids).masked_fill(~mask, -100)
             device = self.accelerator.device
             inputs = {name: value.to(device) for name, value in inputs.items()}

@@ -42,6 +42,7 @@ _RANGE = re.compile(r"\s*(?:-|–|—|to|\.\.)\s*\d", re.IGNORECASE)
 _BARE_NUMBER = re.compile(rf"({_NUMBER})\s*(%|/\s*\d+(?:[.,]\d+)?|out\s+of\s+\d+(?:\.\d+)?)?\.?", re.IGNORECASE)
 _THINK = re.compile(r"<think(?:ing)?>.*?</think(?:ing)?>", re.DOTALL | re.IGNORECASE)
 _OPEN_THINK = re.compile(r"^.*</think(?:ing)?>", re.DOTALL | re.IGNORECASE)
+_UNFINISHED_THINK = re.compile(r"<think(?:ing)?>.*", re.DOTALL | re.IGNORECASE)
 _DECORATION = re.compile(r"[*_`#<>\[\](){}\"'“”‘’«»]+")
 
 MAX_CHARS = 20_000
@@ -85,7 +86,8 @@ def _clean(reply: str) -> str:
     if len(reply) > MAX_CHARS:
         reply = reply[: MAX_CHARS // 2] + "\n" + reply[-MAX_CHARS // 2 :]
     text = _THINK.sub("\n", unicodedata.normalize("NFKC", reply))
-    return _OPEN_THINK.sub("", text).strip()
+    text = _OPEN_THINK.sub("", text)
+    return _UNFINISHED_THINK.sub("", text).strip()  # cut off while thinking: not a verdict yet
 
 
 def _plain(line: str) -> str:

@@ -24,26 +24,26 @@ IGNORED = -100
 """The label that PyTorch's cross-entropy leaves out."""
 
 
-def model_inputs(
-    ids: NDArray[np.int64], attention: NDArray[np.bool_], images: Sequence[Sequence[ImageRef]], pixels: Pixels
-) -> dict[str, Tensor]:
+def model_inputs(ids: NDArray[np.int64], images: Sequence[Sequence[ImageRef]], pixels: Pixels) -> dict[str, Tensor]:
     """What the model's forward pass takes.
+
+    The attention mask is all ones: padding stands on the right, where causal attention never looks and no loss is
+    taken, and without a mask of its own the kernel skips the upper triangle (half of the work of long rows).
 
     Args:
         ids: ``[B, T]`` padded on the right.
-        attention: ``[B, T]`` False on padding.
         images: Pictures of each row, in order of appearance.
         pixels: Where their patches come from.
 
     Returns:
-        `input_ids`, `attention_mask`, `mm_token_type_ids` (1 on placeholders; what 3-D positions are made of), and,
-        if any row has a picture, `pixel_values` ``[P, D]`` and `image_grid_thw` ``[N, 3]`` of all rows in order.
+        `input_ids`, `attention_mask` (ones), `mm_token_type_ids` (1 on placeholders; what 3-D positions are made of),
+        and, if any row has a picture, `pixel_values` ``[P, D]`` and `image_grid_thw` ``[N, 3]`` of all rows in order.
     """
     import torch
 
     inputs = {
         "input_ids": torch.from_numpy(ids),
-        "attention_mask": torch.from_numpy(attention.astype(np.int64)),
+        "attention_mask": torch.ones(ids.shape, dtype=torch.int64),
         "mm_token_type_ids": torch.from_numpy((ids == pixels.format.image_pad).astype(np.int64)),
     }
     loaded = pixels([image for row in images for image in row])
@@ -75,11 +75,9 @@ class Collator:
         shape = (len(chosen), max(len(transcript) for transcript in chosen))
         ids = np.full(shape, self.pad_id, dtype=np.int64)
         labels = np.full(shape, IGNORED, dtype=np.int64)
-        attention = np.zeros(shape, dtype=np.bool_)
         for row, transcript in enumerate(chosen):
             length = len(transcript)
             ids[row, :length] = transcript.ids
-            attention[row, :length] = True
             labels[row, :length] = np.where(transcript.gen_mask, transcript.ids, IGNORED)
-        inputs = model_inputs(ids, attention, [transcript.images for transcript in chosen], self.pixels)
+        inputs = model_inputs(ids, [transcript.images for transcript in chosen], self.pixels)
         return {**inputs, "labels": torch.from_numpy(labels)}

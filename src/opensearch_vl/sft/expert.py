@@ -61,7 +61,7 @@ class ScriptedExpert:
         voice = Voice(random.Random(derive("expert", self.task.id, self.seed)), brief=self.brief)
         words = random.Random(derive("queries", self.task.id, self.seed))
         mishaps = random.Random(derive("mistakes", self.task.id, self.seed))
-        investigation = Investigator(self.task, voice, words, self.can_visit).run()
+        investigation = Investigator(self.task, voice, words, self.can_visit, self.brief).run()
         return with_mistakes(investigation, self.noise, mishaps, voice)
 
     def _replay(self, seen: Sequence[str]) -> Move:

@@ -87,20 +87,22 @@ PHRASES: dict[str, tuple[str, ...]] = {
     ),
 }
 
+# Names are left to queries and answers, where they stand behind a space as they do in observations: a tokenizer of the
+# Qwen kind then writes them alike, and a small model copies a name once a turn instead of twice.
 BRIEF: dict[str, str] = {
     "look": "What is shown?",
     "read": "Read {image}.",
     "repair_sharpen": "Blurred. Sharpen.",
     "repair_super_resolution": "Too small. Enlarge.",
     "repair_perspective_correct": "Skewed. Straighten.",
-    "name": "It reads {sign}.",
-    "follow": "{entity}. Need {label}.",
-    "inverse": "Whose {label} is {entity}?",
-    "attribute": "{entity}. Need {label}.",
+    "name": "It can be read.",
+    "follow": "Need {label}.",
+    "inverse": "Whose {label} is it?",
+    "attribute": "Need {label}.",
     "again": "Not found. Rephrase.",
     "retry": "Failed. Once more.",
-    "visit": "Open {entity}.",
-    "answer": "{label}: {value}.",
+    "visit": "Open the page.",
+    "answer": "Found {label}.",
     "give_up": "Not found.",
     "noise_useless": "More background.",
     "noise_call": "Try this.",

@@ -84,12 +84,14 @@ class Investigator:
         voice: Words the thoughts.
         rng: Picks among equivalent wordings of a query.
         can_visit: Whether the `visit` tool is on offer.
+        brief: One short wording of each query and answer, for policies with a small context.
     """
 
     task: Task
     voice: Voice
     rng: random.Random
     can_visit: bool = False
+    brief: bool = False
 
     def run(self) -> Plan:
         """All moves of the investigation; the last is a `Say`."""
@@ -113,6 +115,8 @@ class Investigator:
         return self.voice.say(key, entity=entity, label=label.lower())
 
     def _wording(self, entity: str, label: str, value: str) -> str:
+        if self.brief:
+            return f"It is {value}."
         return self.rng.choice(
             (
                 f"{value}",
@@ -260,14 +264,17 @@ class Investigator:
     def _queries(self, entity: str, label: str) -> tuple[str, ...]:
         """Queries for a label of an entity; the later ones are worded so that the page's table of facts fits best."""
         name = label.lower()
+        wordings = (f"{name} of {entity}", f"{entity} {name}", f"{entity}: {name}")
         return (
-            self.rng.choice((f"{entity} {name}", f"{name} of {entity}", f"{entity}: {name}")),
+            wordings[0] if self.brief else self.rng.choice(wordings),
             f"Facts about {entity}: name, {name}, {_USUAL_FACTS}",
             f"Name: {entity}. {label}:",
         )
 
     def _call(self, name: str, thought: str, **arguments: Any) -> Call:
         """What a tool returns; asked once more if it failed for a passing reason."""
+        if self.brief:
+            arguments.pop("top_k", None)  # few results are shown whatever is asked for
         call = ToolCall(name=name, arguments=arguments)
         text = yield Ask(thought, call)
         if is_passing_failure(text):

@@ -33,6 +33,8 @@ class SftSettings(Config):
         max_tokens: Longest transcript; 32,000 in the paper.
         image_max_pixels: Pixels of a picture as the model sees it; 262,144 in the paper. None keeps the checkpoint's.
         learning_rate: Peak; 2e-5 in the paper.
+        optimizer: `adamw`, or `muon_adamw`: Muon for the weights of linear layers, AdamW for the rest (`sft.muon`).
+        matrix_learning_rate: Peak of Muon's rate; not used by `adamw`.
         schedule: Decay after the warm-up.
         warmup: Share of the steps over which the rate rises; 0.1 in the paper.
         epochs: Passes over the data; 8 in the paper. Ignored when `max_steps` is given.
@@ -58,6 +60,8 @@ class SftSettings(Config):
     max_tokens: int = Field(default=32_000, gt=0)
     image_max_pixels: int | None = Field(default=262_144, gt=0)
     learning_rate: float = Field(default=2e-5, gt=0)
+    optimizer: Literal["adamw", "muon_adamw"] = "adamw"
+    matrix_learning_rate: float = Field(default=0.02, gt=0)
     schedule: Literal["cosine", "linear", "constant_with_warmup"] = "cosine"
     warmup: float = Field(default=0.1, ge=0, lt=1)
     epochs: float = Field(default=8, gt=0)

@@ -8,6 +8,9 @@
 ``<image>`` markers in the values consume `images` in order, so a literal ``<image>`` in anybody's text would shift
 every later picture: literal markers are escaped with an invisible character on the way out and restored on the way in.
 What a row does not hold is lost on the way back: verdicts, timings, and which calls failed.
+
+Rows of others word the frame of a turn otherwise (a line break after the marker, no closing tag, a bare user turn for a
+format error). Such turns are kept with the task as they stood, so that a row read and written again is the same row.
 """
 
 from __future__ import annotations
@@ -18,11 +21,14 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
+from pydantic import JsonValue
+
 from opensearch_vl.agent.dialect import parse, render_call, render_response
 from opensearch_vl.errors import ImageError, RecordError
 from opensearch_vl.images import ImageStore, ingest
 from opensearch_vl.protocols import Reply, ToolSchema
 from opensearch_vl.seeds import derive
+from opensearch_vl.text import encodable
 from opensearch_vl.types import (
     Gold,
     ImageRef,
@@ -41,6 +47,8 @@ _ESCAPED = re.compile(r"<\u2060(\u2060*)(image|video|audio)>")
 _OPEN, _CLOSE = "<observation>\n", "\n</observation>"
 _OBSERVATION = re.compile(r"\s*<observation>\n?(.*?)\n?(?:</observation>)?\s*", re.DOTALL)
 _IMAGE_ID = re.compile(r"New image ID: (img_\d{1,5})")
+_AS_READ = "sharegpt_turns"
+"""Key in a task's provenance: turns, by number, that `to_row` would word otherwise."""
 
 
 def escape(text: str) -> str:
@@ -64,14 +72,14 @@ def to_row(
         schemas: The tools that were on offer.
     """
     images = list(record.task.images)
-    turns = [("human", MARKER * len(images) + escape(record.task.question))]
-    for step in record.trajectory.steps:
-        turns.append(("gpt", escape(_reply(step))))
-        if step.observation is not None:
-            marker = MARKER if step.observation.image is not None else ""
-            turns.append(("observation", f"{marker}{_OPEN}{escape(step.observation.text)}{_CLOSE}"))
-            if step.observation.image is not None:
-                images.append(step.observation.image)
+    images += [s.observation.image for s in record.trajectory.steps if s.observation and s.observation.image]
+    turns = _turns_of(record)
+    as_read = record.task.provenance.extra.get(_AS_READ)
+    if isinstance(as_read, dict):
+        for number, turn in enumerate(turns):
+            other = as_read.get(str(number))
+            if isinstance(other, list) and str(other[1]).count(MARKER) == turn[1].count(MARKER):
+                turns[number] = (str(other[0]), str(other[1]))
     tools = [
         {"type": "function", "function": {"name": s.name, "description": s.description, "parameters": s.parameters}}
         for s in schemas
@@ -85,9 +93,27 @@ def to_row(
     return row, images
 
 
+def _turns_of(record: RolloutRecord) -> list[tuple[str, str]]:
+    """Role and value of every turn, in the form that we write."""
+    turns = [("human", MARKER * len(record.task.images) + escape(record.task.question))]
+    for step in record.trajectory.steps:
+        turns.append(("gpt", escape(_reply(step))))
+        if step.observation is not None:
+            marker = MARKER if step.observation.image is not None else ""
+            turns.append(("observation", f"{marker}{_OPEN}{escape(step.observation.text)}{_CLOSE}"))
+    return turns
+
+
 def _reply(step: Step) -> str:
-    """The reply as written, or in the exact form where the server's own tool calls carried it."""
-    if step.text:
+    """The reply as written; in the exact form where its text does not say it all.
+
+    That is so where the server took thought or call out of the text, or where untagged text was the final response, as
+    under native tool calls.
+    """
+    if step.call is None and step.response is None:
+        return step.text or step.thought
+    read = parse(Reply(content=step.text))
+    if (read.thought, read.call, read.response) == (step.thought, step.call, step.response):
         return step.text
     if step.call is not None:
         return render_call(step.thought, step.call)
@@ -108,14 +134,19 @@ def read_sharegpt(file: Path | str, store: ImageStore, *, corpus: str = "sharegp
         RecordError: If the file or a row is not of the format; names the row.
     """
     file = Path(file)
-    for number, row in enumerate(_rows(file)):
+    for number, row in enumerate(sharegpt_rows(file)):
         try:
             yield from_row(row, store, base=file.parent, corpus=corpus)
         except (RecordError, ImageError) as error:
             raise RecordError(f"{file}, row {number}: {error.message}", error.fix) from error
 
 
-def _rows(file: Path) -> Iterator[Any]:
+def sharegpt_rows(file: Path) -> Iterator[Any]:
+    """The rows of a JSON array or JSONL file, unread.
+
+    Raises:
+        RecordError: If the file is neither.
+    """
     try:
         with open(file, encoding="utf-8") as handle:
             if file.suffix == ".jsonl":
@@ -137,10 +168,13 @@ def from_row(row: Any, store: ImageStore, *, base: Path, corpus: str = "sharegpt
         ImageError: If a picture is missing, not a picture, or outside `base`.
     """
     turns = _turns(row)
-    pictures = iter([_picture(path, store, base) for path in row.get("images") or []])
-    wanted, given = sum(value.count(MARKER) for _, value in turns), len(row.get("images") or [])
+    paths = row.get("images") or []
+    if not isinstance(paths, list):
+        raise RecordError(f"images should be a list of paths, not a {type(paths).__name__}.")
+    wanted, given = sum(value.count(MARKER) for _, value in turns), len(paths)
     if wanted != given:
         raise RecordError(f"{wanted} {MARKER} markers but {given} pictures.")
+    pictures = iter([picture_beside(path, store, base) for path in paths])
     question, images = _take(turns[0][1], pictures)
     steps: list[Step] = []
     for role, value in turns[1:]:
@@ -159,27 +193,45 @@ def from_row(row: Any, store: ImageStore, *, base: Path, corpus: str = "sharegpt
         tools=_tool_names(row.get("tools")),
         model=corpus,
     )
-    return RolloutRecord(id=trajectory.id, task=task, trajectory=trajectory, accepted=True)
+    record = RolloutRecord(id=trajectory.id, task=task, trajectory=trajectory, accepted=True)
+    ours = _turns_of(record)
+    other: dict[str, JsonValue] = {str(n): list(turn) for n, turn in enumerate(turns) if turn != ours[n]}
+    if not other:
+        return record
+    known = task.provenance.model_copy(update={"extra": {_AS_READ: other}})
+    return record.model_copy(update={"task": task.model_copy(update={"provenance": known})})
 
 
 def _turns(row: Any) -> list[tuple[str, str]]:
     conversations = row.get("conversations") if isinstance(row, dict) else None
     if not isinstance(conversations, list) or not conversations:
         raise RecordError("It has no conversations.")
-    turns = []
+    turns: list[tuple[str, str]] = []
     for number, turn in enumerate(conversations):
         role, value = (turn.get("from"), turn.get("value")) if isinstance(turn, dict) else (None, None)
         expected = ("human",) if number == 0 else ("gpt",) if number % 2 else ("observation", "human")
         if role not in expected or not isinstance(value, str):
             raise RecordError(f"Turn {number} should be from {' or '.join(expected)}, with text; it is from {role!r}.")
-        turns.append((str(role), value))
+        if number and value.count(MARKER) > (most := 0 if role == "gpt" else 1):
+            raise RecordError(
+                f"Turn {number} holds {value.count(MARKER)} {MARKER} markers; at most {most} can be shown."
+            )
+        turns.append((str(role), encodable(value)))
     return turns
 
 
-def _picture(path: Any, store: ImageStore, base: Path) -> ImageRef:
+def picture_beside(path: Any, store: ImageStore, base: Path) -> ImageRef:
+    """Store the picture that a row names by its path; links and `..` must not lead out of `base`.
+
+    Raises:
+        ImageError: If it is missing, not a picture, or outside `base`.
+    """
     if not isinstance(path, str):
         raise ImageError(f"A picture should be given by its path, not by a {type(path).__name__}.")
-    full = (base / path).resolve()
+    try:
+        full = (base / path).resolve()
+    except (OSError, ValueError) as error:  # too long, a loop of links, a null character
+        raise ImageError(f"{path[:120]!r} is no path.") from error
     if not full.is_relative_to(base.resolve()):
         raise ImageError(f"The picture {path!r} lies outside the folder of the file.")
     return ingest(full, store)
@@ -217,7 +269,7 @@ def _task(question: str, images: tuple[ImageRef, ...], answer: str, corpus: str)
     identity = derive(corpus, question, *(image.sha256 for image in images))
     return Task(
         id=f"{corpus}-{identity:016x}",
-        question=question.strip(),
+        question=question,
         images=images,
         gold=Gold(answer=answer),
         provenance=Provenance(corpus=corpus),
@@ -228,7 +280,7 @@ def _tool_names(tools: Any) -> tuple[str, ...]:
     """Names out of the `tools` field: JSON text of functions, bare or wrapped."""
     try:
         listed = json.loads(tools) if isinstance(tools, str) and tools.strip() else tools or []
-    except ValueError as error:
+    except (ValueError, RecursionError) as error:
         raise RecordError(f"tools is not JSON: {error}.") from error
     functions = [item.get("function", item) for item in listed if isinstance(item, dict)]
     return tuple(str(item["name"]) for item in functions if isinstance(item, dict) and "name" in item)

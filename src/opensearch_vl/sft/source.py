@@ -14,7 +14,7 @@ from opensearch_vl.images import ImageStore
 from opensearch_vl.prompts import prompt_hash
 from opensearch_vl.protocols import ToolSchema
 from opensearch_vl.runs import read_manifest, read_records
-from opensearch_vl.sft.sharegpt import read_sharegpt
+from opensearch_vl.sft.sharegpt import read_sharegpt, unescape
 from opensearch_vl.types import RolloutRecord
 
 
@@ -72,7 +72,7 @@ def open_sharegpt(file: Path, pictures: Path) -> Source:
         text = file.read_text(encoding="utf-8")
         rows = [json.loads(line) for line in text.splitlines() if line.strip()] if file.suffix == ".jsonl" else None
         rows = rows if rows is not None else json.loads(text)
-        told = {(row.get("system") or "", row.get("tools") or "[]") for row in rows}
+        told = {(unescape(row.get("system") or ""), row.get("tools") or "[]") for row in rows}
         system, tools = told.pop()
         functions = [item.get("function", item) for item in json.loads(tools)]
         schemas = [ToolSchema(f["name"], f.get("description", ""), f.get("parameters", {})) for f in functions]
@@ -102,7 +102,10 @@ def layout_of(run: Path) -> Layout:
     told = manifest.get("agent")
     if not isinstance(told, dict) or "prompt_hash" not in told:
         raise DataError(f"{run} is not a run of trajectories: its manifest does not say what the policy was told.")
-    settings = AgentSettings.model_validate(manifest["config"]["agent"])
+    stated = told.get("settings") or manifest["config"].get("agent")  # runs of earlier versions have them there only
+    if not isinstance(stated, dict):
+        raise DataError(f"{run} cannot be trained on: its manifest does not hold the agent's settings.")
+    settings = AgentSettings.model_validate(stated)
     schemas = [ToolSchema(tool["name"], tool["description"], tool["parameters"]) for tool in told["tools"]]
     layout = build_layout(settings, schemas)
     if layout.hash != told["prompt_hash"]:

@@ -182,12 +182,18 @@ async def synthesise(
 
 
 def describe(env: Environment) -> dict[str, Any]:
-    """What a policy was told, for a manifest: enough to export trajectories without the tools at hand."""
+    """What a policy was told, for a manifest: enough to export or train on trajectories without the tools at hand."""
     schemas = [
         {"name": schema.name, "description": schema.description, "parameters": schema.parameters}
         for schema in env.toolbox.schemas()
     ]
-    return {"layout": env.layout.name, "system": env.layout.system, "tools": schemas, "prompt_hash": env.prompt_hash}
+    return {
+        "layout": env.layout.name,
+        "system": env.layout.system,
+        "tools": schemas,
+        "prompt_hash": env.prompt_hash,
+        "settings": env.settings.model_dump(mode="json"),
+    }
 
 
 async def _judged(

@@ -22,7 +22,9 @@ from opensearch_vl.images import ImageStore
 from opensearch_vl.runs import RunFolder
 from opensearch_vl.sft.collate import Collator
 from opensearch_vl.sft.examples import Examples
+from opensearch_vl.sft.muon import muon_adamw
 from opensearch_vl.sft.order import EpochOrder
+from opensearch_vl.sft.patches import multiply_patches
 from opensearch_vl.sft.settings import SftSettings
 
 _log = logging.getLogger(__name__)
@@ -90,6 +92,7 @@ def train_sft(
     arguments = sft_arguments(settings, out)
     dtype = torch.bfloat16 if settings.precision == "bf16" else torch.float32
     model = AutoModelForImageTextToText.from_pretrained(settings.model, dtype=dtype, trust_remote_code=False)
+    multiply_patches(model)
     if settings.freeze_vision:
         model.model.visual.requires_grad_(False)
     lengths = [len(transcript) for transcript in examples.transcripts]
@@ -109,6 +112,7 @@ def train_sft(
         data_collator=Collator(examples.transcripts, Pixels(chat_format, store), chat_format.tokenizer.pad_token_id),
         processing_class=chat_format.tokenizer,
         peft_config=_lora(settings),
+        optimizers=(_optimizer(settings, model), None),
         callbacks=[run_callback(run, _KEPT.__contains__, chat_format)],
     )
     trainer.remove_callback(PrinterCallback)  # it prints on stdout
@@ -231,6 +235,21 @@ def _is_whole(checkpoint: Path) -> bool:
     except (OSError, ValueError):
         return False
     return checkpoint.name.removeprefix("checkpoint-").isdigit()
+
+
+def _optimizer(settings: SftSettings, model: Any) -> Any:
+    """The optimiser, or None for the trainer's own AdamW."""
+    if settings.optimizer == "adamw":
+        return None
+    if settings.lora is not None:
+        raise ConfigError("muon_adamw trains whole matrices; adapters are trained with optimizer adamw.")
+    return muon_adamw(
+        model,
+        matrix_lr=settings.matrix_learning_rate,
+        lr=settings.learning_rate,
+        beta2=settings.beta2,
+        weight_decay=settings.weight_decay,
+    )
 
 
 def _lora(settings: SftSettings) -> Any:

@@ -84,7 +84,9 @@ def names_of(model: type[BaseModel]) -> dict[str, tuple[str, ...]]:
 
 
 def unknown_names(model: type[BaseModel], arguments: Mapping[str, Any]) -> list[str]:
-    """Names in `arguments` that no field goes by, sorted."""
+    """Names in `arguments` that no field goes by, sorted; none where the model takes any (`tools.remote`)."""
+    if model.model_config.get("extra") == "allow":
+        return []
     known = {name for names in names_of(model).values() for name in names}
     return sorted(set(arguments) - known)
 

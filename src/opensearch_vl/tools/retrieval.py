@@ -49,6 +49,8 @@ EVIDENCE_SENTENCES = 12
 AMBIGUITY_MARGIN = 0.05
 """Matches whose score is this close to the best one's count as equally good."""
 _SUMMARY_CHARS, _SNIPPET_CHARS, _EVIDENCE_CHARS = 1_000, 600, 3_000
+BRIEF_TOP_K, BRIEF_SENTENCES, BRIEF_CHARS = 2, 1, 120
+"""Results, sentences and characters of a summary for a model with little room (prompt profile `miniature`)."""
 
 
 class TextSearchArguments(Arguments):
@@ -73,32 +75,51 @@ class TextSearchArguments(Arguments):
 
 
 class TextSearchTool:
-    """Search text; each hit with a summary that bears on the query."""
+    """Search text; each hit with a summary that bears on the query.
+
+    Args:
+        engine: Where to search.
+        summariser: Condenses what is found.
+        timeout_s: Time limit of a call in seconds.
+        brief: Few results, short summaries, no addresses.
+    """
 
     name = "text_search"
     aliases: tuple[str, ...] = ("web_search", "search", "google_search")
     arguments: type[BaseModel] = TextSearchArguments
 
-    def __init__(self, engine: SearchEngine, summariser: Summariser, timeout_s: float = RETRIEVAL_TIMEOUT_S) -> None:
+    def __init__(
+        self,
+        engine: SearchEngine,
+        summariser: Summariser,
+        timeout_s: float = RETRIEVAL_TIMEOUT_S,
+        *,
+        brief: bool = False,
+    ) -> None:
         self.engine = engine
         self.summariser = summariser
         self.timeout_s = timeout_s
+        self.brief = brief
+        self.most = BRIEF_TOP_K if brief else MAX_TOP_K
         self.description = template("tool_text_search")
 
     async def run(self, arguments: TextSearchArguments, context: ToolContext) -> ToolOutput:
         """Search, then summarise all hits at once. Finding nothing is not a failure."""
-        top_k = min(arguments.top_k, MAX_TOP_K)
+        top_k = min(arguments.top_k, self.most)
         passages = (await self.engine.search(arguments.q, top_k, arguments.hl))[:top_k]
         if not passages:
             text = f'No passage was found for "{scrub_line(arguments.q)}". Try fewer or other words.'
             return ToolOutput(Observation(text=text), provider=self.engine.name)
         blocks = await asyncio.gather(*(self._block(n, p, arguments.q) for n, p in enumerate(passages, 1)))
-        if arguments.top_k > MAX_TOP_K:
+        if arguments.top_k > MAX_TOP_K and not self.brief:
             blocks.append(f"Note: at most {MAX_TOP_K} passages are returned.")
         return ToolOutput(Observation(text="\n\n".join(blocks)), provider=self.engine.name)
 
     async def _block(self, number: int, passage: Passage, query: str) -> str:
         page = Page(passage.title, passage.url, passage.text)
+        if self.brief:
+            summary = await _summary(self.summariser, page, query, BRIEF_SENTENCES, BRIEF_CHARS)
+            return _lines(f"[Passage {number}]", Title=passage.title, Summary=summary)
         summary = await _summary(self.summariser, page, query, SUMMARY_SENTENCES, _SUMMARY_CHARS)
         return _lines(f"[Passage {number}]", Title=passage.title, URL=passage.url, Summary=summary)
 
@@ -125,6 +146,7 @@ class ImageSearchTool:
         index: Where to search.
         fetch: Gets pictures by address, behind the address guard; None refuses addresses.
         timeout_s: Time limit of a call in seconds.
+        brief: Few results, and only their titles.
     """
 
     name = "image_search"
@@ -132,32 +154,36 @@ class ImageSearchTool:
     arguments: type[BaseModel] = ImageSearchArguments
 
     def __init__(
-        self, index: ImageIndex, fetch: ImageFetch | None = None, timeout_s: float = RETRIEVAL_TIMEOUT_S
+        self,
+        index: ImageIndex,
+        fetch: ImageFetch | None = None,
+        timeout_s: float = RETRIEVAL_TIMEOUT_S,
+        *,
+        brief: bool = False,
     ) -> None:
         self.index = index
         self.fetch = fetch
         self.timeout_s = timeout_s
+        self.brief = brief
         self.description = template("tool_image_search")
 
     async def run(self, arguments: ImageSearchArguments, context: ToolContext) -> ToolOutput:
         """Search. An ambiguous or unconfirmed result says so; finding nothing is not a failure."""
-        top_k = min(arguments.top_k, MAX_TOP_K)
+        top_k = min(arguments.top_k, BRIEF_TOP_K if self.brief else MAX_TOP_K)
         image = await self._bytes(arguments.url, context)
         matches = (await self.index.search(image, top_k))[:top_k]
-        blocks = [
-            _lines(
-                f"[Match {number}]",
-                Title=match.title,
-                Source=match.source,
-                URL=match.url,
-                Snippet=scrub_line(match.snippet, _SNIPPET_CHARS),
-            )
-            for number, match in enumerate(matches, 1)
-        ]
+        blocks = [self._block(number, match) for number, match in enumerate(matches, 1)]
         return ToolOutput(
             Observation(text="\n\n".join([*blocks, *_cautions(matches)]) or "No confident match."),
             provider=self.index.name,
         )
+
+    def _block(self, number: int, match: VisualMatch) -> str:
+        heading = f"[Match {number}]"
+        if self.brief:
+            return _lines(heading, Title=match.title)
+        snippet = scrub_line(match.snippet, _SNIPPET_CHARS)
+        return _lines(heading, Title=match.title, Source=match.source, URL=match.url, Snippet=snippet)
 
     async def _bytes(self, written: str, context: ToolContext) -> bytes:
         if not written.lower().startswith(("http://", "https://")):

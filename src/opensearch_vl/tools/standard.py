@@ -34,6 +34,8 @@ class ToolSettings(Config):
         retrieval_timeout_s: Time limit of searches and page visits.
         ocr_timeout_s: Time limit of text recognition.
         max_output_px: Most pixels of an enlarged picture.
+        brief: For models with little room (prompt profile `miniature`): few results in short, without addresses, and so
+            without `visit`.
     """
 
     coordinates: Coordinates = "pixels"
@@ -41,6 +43,7 @@ class ToolSettings(Config):
     retrieval_timeout_s: float = Field(default=RETRIEVAL_TIMEOUT_S, gt=0)
     ocr_timeout_s: float = Field(default=OCR_TIMEOUT_S, gt=0)
     max_output_px: int = Field(default=MAX_OUTPUT_PX, gt=0)
+    brief: bool = False
 
 
 def standard_tools(
@@ -69,14 +72,14 @@ def standard_tools(
     settings = settings or ToolSettings()
     visual_s, retrieval_s = settings.visual_timeout_s, settings.retrieval_timeout_s
     tools: list[Tool] = [
-        TextSearchTool(search, summariser, retrieval_s),
-        ImageSearchTool(image_index, fetch_image, retrieval_s),
+        TextSearchTool(search, summariser, retrieval_s, brief=settings.brief),
+        ImageSearchTool(image_index, fetch_image, retrieval_s, brief=settings.brief),
         LayoutParsingTool(ocr, settings.ocr_timeout_s),
         CropTool(settings.coordinates, visual_s),
         SharpenTool(visual_s),
         SuperResolutionTool(upscaler, visual_s, settings.max_output_px),
         PerspectiveTool(visual_s),
     ]
-    if reader is not None:
+    if reader is not None and not settings.brief:
         tools.append(VisitTool(reader, summariser, retrieval_s))
     return tuple(tools)

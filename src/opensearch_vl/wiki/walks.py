@@ -35,6 +35,7 @@ __all__ = [
     "eligible_seeds",
     "resolve_rules",
     "sample_walks",
+    "walks_by_seed",
     "stated_edges",
     "try_walk",
     "walk_graph",
@@ -205,17 +206,29 @@ def sample_walks(
         accept: Returns why a walk will not do, or None. The walk is then tried again (a bridge without a unique
             descriptor, an answer page without a short attribute).
     """
+    accepted = 0
+    for tries in walks_by_seed(wiki, rules, seed, accept):
+        if num is not None and accepted >= num:
+            return
+        outcome = next(tries)
+        accepted += isinstance(outcome, Walk)
+        yield outcome
+
+
+def walks_by_seed(
+    wiki: WikiFolder, rules: WalkRules, seed: int, accept: Callable[[Walk], str | None]
+) -> Iterator[Iterator[Walk | Dropped]]:
+    """The same walks, each seed's as an iterator: first its accepted walk, then the next one, until no retry is left.
+
+    For callers that find out only later that a walk will not do: `next` goes on with the seed's remaining retries. The
+    last item is always a `Dropped`.
+    """
     resolved = resolve_rules(wiki, rules)
     seeds, _ = eligible_seeds(wiki, resolved)
     graph = walk_graph(wiki, resolved)
     link = lru_cache(maxsize=_CACHED_LINKS)(partial(_link, wiki))
-    accepted = 0
     for turn, page_id, domain in _in_turn(seeds, seed, resolved.walks_per_seed):
-        if num is not None and accepted >= num:
-            return
-        outcome = _from_seed(link, graph, resolved, page_id, domain, derive(seed, "walk", page_id, turn), accept)
-        accepted += isinstance(outcome, Walk)
-        yield outcome
+        yield _from_seed(link, graph, resolved, page_id, domain, derive(seed, "walk", page_id, turn), accept)
 
 
 def _in_turn(seeds: dict[str, list[int]], seed: int, turns: int) -> Iterator[tuple[int, int, str]]:
@@ -237,8 +250,8 @@ def _from_seed(
     domain: str,
     seed: int,
     accept: Callable[[Walk], str | None],
-) -> Walk | Dropped:
-    """The first accepted try from one seed. The length is drawn once, so that retries do not favour short walks."""
+) -> Iterator[Walk | Dropped]:
+    """The accepted tries from one seed. The length is drawn once, so that retries do not favour short walks."""
     rng = random.Random(seed)
     hops = draw_hops(rules.hop_probs, rng)
     reasons: Counter[str] = Counter()
@@ -247,12 +260,13 @@ def _from_seed(
         if nodes is None:
             continue
         links = tuple(link(source, target) for source, target in pairwise(nodes))
-        walk = Walk(nodes, links, seed, domain, retries, reasons)
+        walk = Walk(nodes, links, seed, domain, retries, Counter(reasons))
         why = accept(walk)
         if why is None:
-            return walk
+            yield walk
+            why = "refused_later"
         reasons[why] += 1
-    return Dropped(page_id, reasons)
+    yield Dropped(page_id, reasons)
 
 
 def _link(wiki: WikiFolder, source: int, target: int) -> LinkRow:

@@ -27,10 +27,12 @@ class TableWriter:
     Args:
         file: The file to write.
         schema: Its Arrow schema; rows are sequences in this order.
+        group_chars: Size of the long texts, or bytes, at which a row group ends.
     """
 
-    def __init__(self, file: Path, schema: Any) -> None:
+    def __init__(self, file: Path, schema: Any, group_chars: int = MAX_GROUP_CHARS) -> None:
         self._schema = schema
+        self._group_chars = group_chars
         self._writer = pq.ParquetWriter(file, schema, compression="zstd")
         self._columns: list[list[Any]] = [[] for _ in schema]
         self._chars = 0
@@ -45,7 +47,7 @@ class TableWriter:
 
     def end_key(self) -> None:
         """All rows of the current page are in: a row group may end here."""
-        if len(self._columns[0]) >= MAX_GROUP_ROWS or self._chars >= MAX_GROUP_CHARS:
+        if len(self._columns[0]) >= MAX_GROUP_ROWS or self._chars >= self._group_chars:
             self._flush()
 
     def add_table(self, table: Any) -> None:
