@@ -3,7 +3,7 @@
     python benchmarks/bench_questions.py              # 20,000 pages, 20 kills, 1,000,000 paths
     SIZE=medium python benchmarks/bench_questions.py  # 2,000 pages, 20 kills, 100,000 paths
     SIZE=small python benchmarks/bench_questions.py   # 600 pages, 3 kills, 5,000 paths: about a minute
-    python benchmarks/bench_questions.py kills paths  # only these parts: items, shortcuts, no_hub, blind, kills, paths
+    python benchmarks/bench_questions.py kills paths  # only these parts (`PARTS`, in their order)
     WORK=DIR python benchmarks/bench_questions.py     # keep the encyclopedia and its indexes there for other parts
 
 Figures go to `benchmarks/results/questions.json` by name as soon as a part ends; figures of parts that are not run
@@ -12,8 +12,8 @@ its own, whose peak of resident memory is `peak_mb`.
 
 - `items`, `checker_failures`, `stages` (`sums_match`): all seeds through the rule-based filter; OCR is left out, so
   anchors told by lettering alone count as look-alikes of one another and only one of a series is kept.
-- `shortcut` by variant and solver with 95 % Wilson bounds, and `solvers`, the whole audit: solvers that the filter did
-  not use. `no_hub` is built from walks over pages with any number of links; `uniqueness` says how often a rewrite is
+- `shortcut` by variant and solver with 95 % Wilson bounds, a part each (`full`, `no_fuzz`, `answer_anchored`), and
+  `solvers`, the audit: all of them solvers that the filter did not use. `no_hub` is built from walks over pages with any number of links; `uniqueness` says how often a rewrite is
   refused as not unique on walks that pass a hub and on those that do not.
 - `blind_agent`: the questions as they are; `blind_agent_absolute`: the same with the last bridge described by
   attributes of its own, not relative to the node before it; both over the questions that have both forms.
@@ -34,6 +34,7 @@ import sys
 import tempfile
 import time
 from collections import Counter
+from functools import partial
 from pathlib import Path
 
 from opensearch_vl.backends.image_index import LocalImageIndex
@@ -42,7 +43,14 @@ from opensearch_vl.backends.readers import WikiPageReader
 from opensearch_vl.images import ImageStore
 from opensearch_vl.questions.audit import audit_solvers
 from opensearch_vl.questions.build import QuestionTools, build_questions
-from opensearch_vl.questions.counterfactual import NO_HUB_RULE, absolute_of, solve_all, variant_of, without_hub_rule
+from opensearch_vl.questions.counterfactual import (
+    NO_HUB_RULE,
+    VARIANTS,
+    absolute_of,
+    solve_all,
+    variant_of,
+    without_hub_rule,
+)
 from opensearch_vl.questions.draft import draft
 from opensearch_vl.questions.facts import Facts
 from opensearch_vl.questions.settings import QuestionSettings
@@ -131,9 +139,8 @@ def built(work):
 
 
 def part_items(work):
-    shutil.rmtree(work / "run", ignore_errors=True)
     clock = time.perf_counter()
-    report = build(work, work / "run")
+    report = build(work, work / "run", resume=True)  # a part that was stopped goes on
     seconds = time.perf_counter() - clock
     command = [sys.executable, HERE / "check_questions.py", work / "run", work / "wiki", "--json"]
     checked = json.loads(subprocess.run(command, capture_output=True, text=True).stdout)
@@ -153,17 +160,20 @@ def part_items(work):
     }
 
 
-def part_shortcuts(work):
+def part_variant(work, variant):
     wiki = WikiFolder(work / "wiki")
     final, dropped = built(work)
-    solvers, text, image = audited(work, final)
-    table = {}
-    for variant in ("full", "no_fuzz", "answer_anchored"):
-        made = (variant_of(task, variant, wiki) for task in [*final, *dropped])
-        tasks = [task for task in made if task is not None][:ASKED]
-        found = solved(tasks, (text, image), variant)
-        table[variant] = {"text": found[text.name], "image": found[image.name]}
-    return {"shortcut": table, "solvers": solved(final[:ASKED], solvers)}
+    _, text, image = audited(work, final)
+    made = (variant_of(task, variant, wiki) for task in [*final, *dropped])
+    tasks = [task for task in made if task is not None][:ASKED]
+    found = solved(tasks, (text, image), variant)
+    return {"shortcut": {variant: {"text": found[text.name], "image": found[image.name]}}}
+
+
+def part_solvers(work):
+    final, _ = built(work)
+    solvers = audited(work, final)[0]
+    return {"solvers": solved(final[:ASKED], solvers[:4])}
 
 
 def part_no_hub(work):
@@ -280,7 +290,8 @@ def part_paths(work):
 
 PARTS = {
     "items": part_items,
-    "shortcuts": part_shortcuts,
+    **{variant: partial(part_variant, variant=variant) for variant in VARIANTS},
+    "solvers": part_solvers,
     "no_hub": part_no_hub,
     "blind": part_blind,
     "kills": part_kills,
@@ -325,7 +336,7 @@ def main(names):
     own.mkdir(parents=True, exist_ok=True)
     try:
         prepare(own)
-        if "items" not in names and not (own / "run").exists() and {"shortcuts", "blind"} & set(names):
+        if "items" not in names and not (own / "run").exists() and {*VARIANTS, "solvers", "blind"} & set(names):
             names = ["items", *names]
         for name in names:
             figures, how = measured(name, own)
