@@ -13,8 +13,8 @@ its own, whose peak of resident memory is `peak_mb`.
 - `items`, `checker_failures`, `stages` (`sums_match`): all seeds through the rule-based filter; OCR is left out, so
   anchors told by lettering alone count as look-alikes of one another and only one of a series is kept.
 - `shortcut` by variant and solver with 95 % Wilson bounds, a part each (`full`, `no_fuzz`, `answer_anchored`), and
-  `solvers`, the audit: all of them solvers that the filter did not use. `no_hub` is built from walks over pages with any
-  number of links; `uniqueness` says how often a rewrite is refused as not unique on walks that pass a hub and on others.
+  `solvers`, the audit: all of them solvers that the filter did not use. `no_hub` is built from walks over pages with
+  any number of links; `uniqueness`: how often a rewrite is refused as not unique with a hub as a bridge and without.
 - `blind_agent`: the questions as they are; `blind_agent_absolute`: the same with the last bridge described by
   attributes of its own, not relative to the node before it; both over the questions that have both forms.
 - `kill_digests_equal`: builds killed at seeded random fractions of an uninterrupted run's time, and resumed.
