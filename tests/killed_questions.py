@@ -6,10 +6,11 @@ from pathlib import Path
 from opensearch_vl.backends.openai_chat import OpenAIChat, Price
 from opensearch_vl.images import ImageStore
 from opensearch_vl.questions.asking import Asker
-from opensearch_vl.questions.build import BuildReport, QuestionTools, build_questions
+from opensearch_vl.questions.build import QuestionTools, build_questions
 from opensearch_vl.questions.facts import Facts
 from opensearch_vl.questions.paid import ReplyCache
 from opensearch_vl.questions.settings import AnchorSettings, AnswerSettings, FuzzSettings, QuestionSettings
+from opensearch_vl.questions.tally import BuildReport
 from opensearch_vl.questions.writer import LlmWriter
 from opensearch_vl.runs import RunFolder
 from opensearch_vl.wiki.tables import WikiFolder

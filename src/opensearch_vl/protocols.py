@@ -247,6 +247,18 @@ class OcrEngine(Protocol):
         ...
 
 
+@runtime_checkable
+class PartReader(Protocol):
+    """An OCR engine that can also read a part of a picture for a part of the work."""
+
+    async def read_part(self, image: bytes, box_px: tuple[int, int, int, int]) -> list[TextBlock]:
+        """Blocks within a box, at the scale at which the whole picture would be read; boxes in the whole's pixels.
+
+        What lies round the part is not seen, so a finding is a good guess and no proof of what `read` finds.
+        """
+        ...
+
+
 class Upscaler(Protocol):
     """Enlarges a picture. `describes` says honestly what it is (a network, or plain interpolation)."""
 

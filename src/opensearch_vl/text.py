@@ -6,14 +6,18 @@ import re
 import unicodedata
 
 _WORD = re.compile(r"\w+", re.UNICODE)
+_FIRST_COMBINING = "\u0300"
 _ARTICLES = frozenset({"a", "an", "the"})
 
 
 def fold(text: str) -> str:
     """Case- and accent-folded text: `"Ångström"` becomes `"angstrom"`. Letters without a base form stay."""
+    if text.isascii():
+        return text.casefold()
     decomposed = unicodedata.normalize("NFKD", text.casefold())
     decomposed = unicodedata.normalize("NFKD", decomposed.casefold())  # compatibility forms may open into capitals
-    return unicodedata.normalize("NFC", "".join(ch for ch in decomposed if not unicodedata.combining(ch)))
+    bare = "".join(ch for ch in decomposed if ch < _FIRST_COMBINING or not unicodedata.combining(ch))
+    return unicodedata.normalize("NFC", bare)
 
 
 def encodable(text: str) -> str:

@@ -98,3 +98,27 @@ def test_the_same_picture_is_read_once_by_many_threads(engine: RapidOcr, monkeyp
     for thread in threads:
         thread.join()
     assert results == ["Only once"] * 4 and len(calls) == 1
+
+
+def test_a_part_is_read_at_the_scale_of_the_whole_and_for_less(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The part's own short side is not enlarged to `least_side_px`, which would undo what reading a part spares."""
+    engine, sizes = RapidOcr(threads=1, least_side_px=512), []
+    lines = RapidOcr._lines
+
+    def noted(self: RapidOcr, pixels, *, use_cls: bool, least_side_px: int | None = None):
+        sizes.append((pixels.shape[:2], least_side_px))
+        return lines(self, pixels, use_cls=use_cls, least_side_px=least_side_px)
+
+    monkeypatch.setattr(RapidOcr, "_lines", noted)
+    data = encoded(page((TEXT[0], *[""] * 5)).resize((400, 256)))
+    (first,) = asyncio.run(engine.read(data))
+    left, top, right, bottom = first.box_px
+    box = left - 12, top - 12, right + 12, bottom + 12
+    found = asyncio.run(engine.read_part(data, box))
+    assert [block.text for block in found] == [TEXT[0]]
+    assert abs(found[0].box_px[0] - left) < 8 and abs(found[0].box_px[1] - top) < 8
+    (whole, _), (part, least) = sizes
+    assert least == 2 * min(part)  # the whole picture, 256 high, is enlarged twofold
+    assert 3 * part[0] * part[1] < whole[0] * whole[1]
+    assert asyncio.run(engine.read(data))[0] == first  # the limit of parts does not stick
+    assert asyncio.run(engine.read_part(data, (-50, -50, 0, 0))) == []

@@ -6,7 +6,7 @@ from typing import Any, cast
 from opensearch_vl.cli.pipeline import Results
 from opensearch_vl.cli.quickstart_report import _notes
 from opensearch_vl.cli.quickstart_settings import QuickstartSettings
-from opensearch_vl.questions.build import BuildReport
+from opensearch_vl.questions.tally import BuildReport
 from opensearch_vl.scoring.metrics import accuracy
 from opensearch_vl.sft.synthesis import SynthesisReport
 from opensearch_vl.types import Gold, Task

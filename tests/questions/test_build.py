@@ -12,19 +12,21 @@ from typer.testing import CliRunner
 from opensearch_vl.cli.questions import app
 from opensearch_vl.errors import UsageError
 from opensearch_vl.protocols import VisualMatch
-from opensearch_vl.questions.audit import check_against_wiki, read_tasks, shape
+from opensearch_vl.questions.audit import check_against_wiki, read_tasks
 from opensearch_vl.questions.build import QuestionTools, build_questions
-from opensearch_vl.questions.counterfactual import variant_of
+from opensearch_vl.questions.counterfactual import absolute_of, variant_of, without_hub_rule
 from opensearch_vl.questions.facts import Facts
-from opensearch_vl.questions.settings import AnswerSettings, FuzzSettings, QuestionSettings
+from opensearch_vl.questions.leak import leaks
+from opensearch_vl.questions.settings import AnchorSettings, AnswerSettings, FuzzSettings, QuestionSettings
 from opensearch_vl.questions.stages import StageTable
+from opensearch_vl.questions.variety import shape
 from opensearch_vl.runs import RunFolder, digest, read_json_lines, read_manifest, read_records
 from opensearch_vl.scoring.judges import ExactJudge
 from opensearch_vl.types import Gold, Provenance, QuestionRecord, Step, Task, Termination, Trajectory
 from opensearch_vl.wiki.dump import build_wiki
 from opensearch_vl.wiki.miniature import write_miniature
 from opensearch_vl.wiki.tables import WikiFolder
-from opensearch_vl.wiki.walks import WalkRules
+from opensearch_vl.wiki.walks import WalkRules, resolve_rules
 
 SETTINGS = QuestionSettings(
     walks=WalkRules(min_in_degree=1, walks_per_seed=2),
@@ -211,6 +213,45 @@ def test_variants(wiki, whole) -> None:
         assert variant_of(task, "full", wiki) is task
 
 
+def test_descriptors_that_hang_on_nothing_need_no_picture(wiki, whole) -> None:
+    facts, made = Facts(wiki), 0
+    for task in whole[1].tasks:
+        other = absolute_of(task, facts)
+        if other is None:
+            continue
+        made += 1
+        assert "in the picture" not in other.question and other.images == ()
+        assert other.question != task.question and other.gold == task.gold
+        for title in task.provenance.path[1:]:
+            assert not leaks(other.question, facts.names(facts.resolve(title)))
+    assert made > len(whole[1].tasks) // 2
+
+
+def test_without_the_hub_rule_paths_pass_hubs(wiki, whole) -> None:
+    hub = resolve_rules(wiki, SETTINGS.walks).hub
+
+    def through(tasks):
+        return sum(any(wiki.in_degrees()[wiki.resolve(t)] > hub for t in x.provenance.path[1:]) for x in tasks)
+
+    made = without_hub_rule(wiki, SETTINGS, seed=5, num=40)
+    assert through(whole[1].tasks) == 0
+    assert through(made.tasks) > 0
+    assert made.stages.final == len(made.tasks) and made.screened == []
+
+
+def test_a_picture_under_another_name_is_turned_away(wiki, whole, tmp_path) -> None:
+    """Every picture counts as a near-duplicate of the first, unless it is the same file."""
+    settings = SETTINGS.model_copy(update={"anchor": AnchorSettings(max_hash_distance=64)})
+    with RunFolder(tmp_path / "run", settings) as run:
+        tools = QuestionTools(image_index=Unambiguous(wiki))
+        report = build_questions(wiki, settings, seed=5, num=None, tools=tools, run=run)
+    assert len({task.provenance.picture.file for task in report.tasks}) == 1
+    turned = report.stages.ended["dedupe", "near_duplicate_picture"]
+    assert turned > 10 and report.stages.total == sum(report.stages.ended.values())
+    records = [r for r in read_records(tmp_path / "run", QuestionRecord) if r.reason == "near_duplicate_picture"]
+    assert {r.draft["detail"] for r in records} == {report.tasks[0].provenance.picture.file}
+
+
 def test_the_audit_finds_what_is_broken(wiki, whole) -> None:
     facts, task = Facts(wiki), whole[1].tasks[0]
     title = task.provenance.path[1]
@@ -287,13 +328,18 @@ def test_the_command_line_builds_resumes_and_audits(wiki, tmp_path) -> None:
     assert json.loads(first.stdout)["questions"] == 3
     again = CliRunner().invoke(app, [*arguments, "--resume"])
     assert json.loads(again.stdout) == json.loads(first.stdout)
-    audited = CliRunner().invoke(app, ["audit", str(out), "--wiki", str(wiki.root), *common])
+    page = tmp_path / "pages" / "audit.html"
+    audited = CliRunner().invoke(app, ["audit", str(out), "--wiki", str(wiki.root), "--out", str(page), *common])
     assert audited.exit_code == 0, audited.output
     result = json.loads(audited.stdout)
     assert result["findings"] == []
+    assert sum(result["roles"]["anchor"].values()) == sum(result["roles"]["answer"].values()) == 3
+    html = page.read_text(encoding="utf-8")
+    assert html.count("<svg") > 20 and "no hub" in html and "http" not in html.replace("http-equiv", "")
     assert {(row["variant"], row["solver"]) for row in result["solvers"]} >= {
         ("full", "no_tools"), ("full", "one_text_search"), ("full", "one_image_search"), ("full", "image_then_text"),
         ("full", "blind_agent"), ("no_fuzz", "one_text_search"), ("answer_anchored", "one_image_search"),
+        ("no_hub", "one_text_search"), ("no_hub", "one_image_search"), ("absolute", "blind_agent"),
     }  # fmt: skip
     assert all(row["unscored"] == 0 for row in result["solvers"])
     refused = CliRunner().invoke(app, ["build", str(wiki.root), "--out", str(out), "--budget", "1"])

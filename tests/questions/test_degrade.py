@@ -6,7 +6,8 @@ from PIL import Image, ImageDraw
 
 from opensearch_vl.images import decode, encode_png
 from opensearch_vl.protocols import TextBlock
-from opensearch_vl.questions.degrade import damage, degrade
+from opensearch_vl.questions.damages import damage
+from opensearch_vl.questions.degrade import degrade, wants_another
 from opensearch_vl.questions.repairs import repair
 from opensearch_vl.questions.settings import DegradeSettings
 
@@ -49,12 +50,15 @@ class Nearest:
         return image.resize((image.width * scale, image.height * scale), Image.Resampling.NEAREST)
 
 
-async def run(sign, kinds, ocr, upscaler=None, seed=4):
+COARSE = DegradeSettings(blur_sigma_px=(2.0, 3.0, 3.5, 4.0, 5.0), downsample=(2.0, 4.0), perspective=(0.25, 0.4, 0.6))
+
+
+async def run(sign, kinds, ocr, upscaler=None, seed=4, settings=COARSE):
     return await degrade(
         encode_png(sign),
         ["Orla Zoo"],
         kinds,
-        settings=DegradeSettings(),
+        settings=settings,
         ocr=ocr,
         upscaler=upscaler,
         ratio=0.85,
@@ -76,13 +80,15 @@ async def test_blur_is_raised_until_unreadable_and_sharpening_brings_it_back(sig
 async def test_what_cannot_be_repaired_is_not_accepted(sign) -> None:
     made, trials = await run(sign, ["blur", "downsample"], SeesContrast(1000.0), Nearest())
     assert made is None
-    assert [(t.kind, t.accepted) for t in trials] == [("blur", False), ("downsample", False)]
+    assert trials == ()  # not even the weakest damage is undone
 
 
 async def test_what_stays_readable_is_not_accepted(sign) -> None:
     made, trials = await run(sign, ["blur", "downsample", "perspective"], SeesContrast(0.0), Nearest())
     assert made is None
-    assert trials == ()
+    assert [(t.kind, t.readable_before, t.accepted) for t in trials] == [
+        ("blur", True, False), ("downsample", True, False), ("perspective", True, False),
+    ]  # fmt: skip
 
 
 async def test_a_skewed_sheet_is_found_and_straightened(sign) -> None:
@@ -109,3 +115,83 @@ def test_repairs_have_the_sizes_of_the_tools(sign) -> None:
     assert repair(sign, "blur", None).size == sign.size
     assert repair(damage(sign, "downsample", 4, 0), "downsample", Nearest()).size == sign.size
     assert repair(Image.new("RGB", (64, 64), "grey"), "perspective", None) is None
+
+
+STRETCH = (0, 100, 520, 300)
+"""The lettering's box with half its height as room, within the picture."""
+
+
+def least_between(sign, weaker, stronger, box=None):
+    """A contrast that blur of the weaker σ keeps and that of the stronger loses."""
+    kept, lost = (contrast(damage(sign, "blur", sigma, 0).crop(box)) for sigma in (weaker, stronger))
+    return (kept + lost) / 2
+
+
+class ReadsParts(SeesContrast):
+    """The same, and parts as well, by the contrast of that part alone."""
+
+    def __init__(self, least, part_least):
+        super().__init__(least)
+        self.part_least, self.wholes, self.parts = part_least, 0, set()
+
+    async def read(self, image, *, orient=False, charts=False):
+        self.wholes += 1
+        blocks = await super().read(image)
+        return [TextBlock(block.text, "text", (40, 150, 480, 250), 0.9) for block in blocks]
+
+    async def read_part(self, image, box_px):
+        self.parts.add(box_px)
+        readable = contrast(decode(image).crop(STRETCH)) >= self.part_least
+        return [TextBlock("ORLA ZOO", "text", box_px, 0.9)] if readable else []
+
+
+async def test_the_search_reads_the_lettering_alone_and_the_whole_confirms(sign) -> None:
+    ocr = ReadsParts(least_between(sign, 3.5, 4.0), least_between(sign, 3.5, 4.0, STRETCH))
+    made, trials = await run(sign, ["blur"], ocr)
+    assert made is not None
+    assert (made.degradation.strength, [trial.strength for trial in trials]) == (4.0, [4.0])
+    assert ocr.parts == {(-10, 100, 530, 300)}
+    assert ocr.wholes == 3  # the clean picture, then the proposal before and after the repair
+
+
+async def test_weaker_damage_is_taken_where_the_whole_does_not_bear_out_the_strongest(sign) -> None:
+    """By the part alone even σ 9 is undone; by the whole, σ 4 is."""
+    ocr = ReadsParts(least_between(sign, 3.5, 4.0), 0.0)
+    found = []
+    for blurs in [(2.0, 4.0, 8.0, 9.0), (2.0, 4.0, 7.0, 7.5, 8.0, 8.5, 8.8, 9.0)]:
+        made, trials = await run(sign, ["blur"], ocr, settings=DegradeSettings(blur_sigma_px=blurs))
+        found.append((made and made.degradation.strength, [trial.strength for trial in trials]))
+    assert found == [(4.0, [4.0]), (None, [7.5])]  # 9, 4; and 9, 8.5, 7.5, where it gives up
+
+
+async def test_what_only_the_part_hides_is_not_accepted(sign) -> None:
+    ocr = ReadsParts(0.0, least_between(sign, 3.5, 4.0, STRETCH))  # the whole picture is always readable
+    made, trials = await run(sign, ["blur"], ocr)
+    assert made is None
+    assert ocr.parts
+    assert not any(trial.accepted for trial in trials)
+
+
+@pytest.mark.parametrize(
+    ("degraded", "so_far", "num", "wanted"),
+    [
+        (0, 0, None, True),  # the first question is a tenth of ten
+        (1, 8, None, False),
+        (1, 10, None, True),
+        (1, 4, 150, False),  # a known number lets the quota run ahead, at twice the share
+        (1, 5, 150, True),
+        (14, 80, 150, True),
+        (15, 140, 150, False),  # and stops at the share of the whole
+        (0, 0, 0, False),
+    ],
+)
+def test_the_quota(degraded, so_far, num, wanted) -> None:
+    assert wants_another(degraded, so_far, num, 0.1) is wanted
+
+
+def test_the_quota_is_met_as_long_as_enough_qualify() -> None:
+    """One question in eight qualifies, none of them among the last third: a quota without lead would end short."""
+    degraded = 0
+    for so_far in range(150):
+        degraded += so_far < 100 and so_far % 6 == 0 and wants_another(degraded, so_far, 150, 0.1)
+    assert degraded == 15

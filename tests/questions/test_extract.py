@@ -5,13 +5,14 @@ from dataclasses import replace
 import pytest
 from questions.worlds import Entry, MemoryWiki, zoo_entries
 
-from opensearch_vl.questions.audit import check_against_wiki, exactness
+from opensearch_vl.questions.audit import check_against_wiki
 from opensearch_vl.questions.compose import PENDING, extract_answer
 from opensearch_vl.questions.draft import draft
 from opensearch_vl.questions.extract import Extracted, accept
 from opensearch_vl.questions.facts import Facts
 from opensearch_vl.questions.settings import AnswerSettings, FuzzSettings, QuestionSettings
 from opensearch_vl.questions.stages import Rejection
+from opensearch_vl.questions.variety import exactness
 from opensearch_vl.types import Task
 
 ANSWERS = AnswerSettings(min_key_pages=1, obfuscate=0)

@@ -192,3 +192,18 @@ def test_follows_relations_both_ways() -> None:
 def test_replaces_the_visual_expression() -> None:
     assert replace_picture("the owner of the market hall in the picture", "Foo") == "the owner of Foo"
     assert replace_picture("no picture here", "Foo") == "no picture here"
+
+
+@pytest.mark.parametrize(
+    ("phrase", "found"),
+    [
+        ("the person whose occupation is writer and whose rank is 7", "Teresa Rainö"),
+        ("the tall person whose rank is 7", "Teresa Rainö"),
+        ("the person whose rank is 70", None),  # a longer value than the page states
+        ("the person whose rank is 7 and who is a spouse of Bo Sand", None),  # more is said than the page states alone
+        ("the person whose occupation is zookeeper", None),  # another page's
+    ],
+)
+def test_a_description_by_attributes_alone_is_resolved_by_the_page_that_states_them_all(phrase, found) -> None:
+    page = Document.of("Teresa Rainö", "Occupation: writer\nRank: 7\n\nTeresa Rainö married Stefan Irvald.")
+    assert reduce(f"Who taught {phrase}?", [page]) == f"Who taught {found or phrase}?"

@@ -14,7 +14,7 @@ from scoring_samples import answer, call, hits, task, trajectory
 from opensearch_vl.images import ImageStore
 from opensearch_vl.scoring.metrics import accuracy
 from opensearch_vl.types import FailureKind, ImageRef, RewardParts, RolloutRecord, Step, Verdict
-from opensearch_vl.viewer.charts import line_chart
+from opensearch_vl.viewer.charts import MOST_BARS, bar_chart, line_chart
 from opensearch_vl.viewer.html import bar, esc
 from opensearch_vl.viewer.page import render_trajectories
 from opensearch_vl.viewer.report import (
@@ -264,6 +264,17 @@ def test_an_empty_report_is_a_page(store: ImageStore) -> None:
 def test_bars_stay_within_their_frame() -> None:
     assert 'width="160.0"' in bar(7.0)
     assert 'width="0.0"' in bar(-1.0)
+
+
+def test_bars_keep_the_order_and_add_up_the_rest() -> None:
+    chart = bar_chart("Hops", {"3": 30, "2": 10, "<b>": 0})
+    assert chart.index(">3<") < chart.index(">2<") < chart.index("&lt;b&gt;")
+    assert "30 (75%)" in chart and "10 (25%)" in chart and "40 in all" in chart
+    many = bar_chart("Keys", {f"key {n}": 100 - n for n in range(MOST_BARS + 5)})
+    assert many.count("<rect") == MOST_BARS
+    rest = sum(100 - n for n in range(MOST_BARS - 1, MOST_BARS + 5))
+    assert "6 others</text>" in many and f">{rest} (" in many
+    assert "nothing counted" in bar_chart("Empty", {"a": 0})
 
 
 def test_charts_leave_gaps_and_refuse_ragged_series() -> None:

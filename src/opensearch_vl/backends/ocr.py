@@ -85,16 +85,32 @@ class RapidOcr:
         """
         return await asyncio.get_running_loop().run_in_executor(self._pool, self.read_now, image, orient)
 
+    async def read_part(self, image: bytes, box_px: tuple[int, int, int, int]) -> list[TextBlock]:
+        """See `protocols.PartReader`: the part is enlarged as much as the whole picture would be, and no more."""
+        return await asyncio.get_running_loop().run_in_executor(self._pool, self._read_part, image, box_px)
+
+    def _read_part(self, image: bytes, box_px: tuple[int, int, int, int]) -> list[TextBlock]:
+        whole = _pixels(image)
+        height, width = whole.shape[:2]
+        left, top = max(0, box_px[0]), max(0, box_px[1])
+        right, bottom = min(width, box_px[2]), min(height, box_px[3])
+        if right <= left or bottom <= top:
+            return []
+        part = np.ascontiguousarray(whole[top:bottom, left:right])
+        enlarged = max(1.0, self._least_side_px / min(height, width))
+        lines = self._lines(part, use_cls=True, least_side_px=round(enlarged * min(part.shape[:2])))
+        return [
+            TextBlock(block.text, block.label, _moved(block.box_px, left, top), block.confidence)
+            for block in blocks(lines, part.shape[0])
+        ]
+
     def read_now(self, image: bytes, orient: bool = False) -> list[TextBlock]:
         """`read` for callers without an event loop, in the calling thread."""
         key = f"{hashlib.sha256(image).hexdigest()}:{orient}"
         return list(self._memo.get(key, lambda: self._read(image, orient)))
 
     def _read(self, image: bytes, orient: bool) -> list[TextBlock]:
-        try:
-            pixels: Pixels = np.asarray(decode(image))[:, :, ::-1]
-        except ImageError as error:
-            raise BadInput(error.message) from error
+        pixels = _pixels(image)
         turns, lines = self._best_turn(pixels) if orient else (0, None)
         turned = np.ascontiguousarray(np.rot90(pixels, turns))
         if lines is None:
@@ -127,8 +143,8 @@ class RapidOcr:
                 break
         return best, best_lines if scale == 1 else None
 
-    def _lines(self, pixels: Pixels, *, use_cls: bool) -> list[Line]:
-        result = self._run(pixels, use_cls)
+    def _lines(self, pixels: Pixels, *, use_cls: bool, least_side_px: int | None = None) -> list[Line]:
+        result = self._run(pixels, use_cls, self._least_side_px if least_side_px is None else least_side_px)
         if result.boxes is None or result.txts is None:
             return []
         return [
@@ -137,8 +153,11 @@ class RapidOcr:
             if text.strip() and score >= self._min_confidence
         ]
 
-    def _run(self, pixels: Pixels, use_cls: bool) -> Any:
+    def _run(self, pixels: Pixels, use_cls: bool, least_side_px: int) -> Any:
         engine = self._engine()
+        for detector in (engine.cfg.Det, engine.text_det):  # the second is made of the first at the first reading
+            if detector is not None:
+                detector.limit_side_len = least_side_px
         try:
             return engine(_padded(pixels), use_det=True, use_cls=use_cls, use_rec=True, text_score=0.0)
         except Exception as error:  # the boundary to a library whose own exceptions have no common base
@@ -175,6 +194,18 @@ def _load(threads: int, least_side_px: int) -> Any:
     )
     logging.getLogger("RapidOCR").setLevel(logging.ERROR)  # an empty page is no news
     return engine
+
+
+def _pixels(image: bytes) -> Pixels:
+    """Blue, green, red, as the library wants them."""
+    try:
+        return np.asarray(decode(image))[:, :, ::-1]
+    except ImageError as error:
+        raise BadInput(error.message) from error
+
+
+def _moved(box: tuple[int, int, int, int], right_px: int, down_px: int) -> tuple[int, int, int, int]:
+    return box[0] + right_px, box[1] + down_px, box[2] + right_px, box[3] + down_px
 
 
 def _padded(pixels: Pixels) -> Pixels:

@@ -25,8 +25,8 @@ from opensearch_vl.cli.wiring import World, local_world
 from opensearch_vl.errors import RunMismatch
 from opensearch_vl.images import ImageStore
 from opensearch_vl.questions.audit import audit_solvers
-from opensearch_vl.questions.build import BuildReport
 from opensearch_vl.questions.counterfactual import Cell, counterfactuals, solve_all
+from opensearch_vl.questions.tally import BuildReport
 from opensearch_vl.runs import RunFolder
 from opensearch_vl.scoring.judges import ExactJudge
 from opensearch_vl.scoring.metrics import Accuracy, accuracy

@@ -28,7 +28,6 @@ from opensearch_vl.errors import UsageError
 if TYPE_CHECKING:
     from opensearch_vl.backends.openai_chat import OpenAIChat
     from opensearch_vl.images import ImageStore
-    from opensearch_vl.questions.counterfactual import Cell
     from opensearch_vl.questions.facts import Facts
     from opensearch_vl.questions.settings import QuestionSettings
     from opensearch_vl.questions.writer import LlmWriter
@@ -123,43 +122,36 @@ def build(
 
 @app.command()
 def audit(
-    file: Annotated[Path, typer.Argument(metavar="FILE", help="A run of questions, or a JSONL file of tasks.")],
-    wiki: Annotated[Path, typer.Option("--wiki", help="The wiki folder they are about.")],
+    file: Annotated[
+        Path,
+        typer.Argument(
+            metavar="FILE",
+            help="A run, a JSONL file of tasks, or anybody's questions: JSON, JSONL, Parquet, ShareGPT.",
+        ),
+    ],
+    wiki: Annotated[
+        Path | None, typer.Option("--wiki", help="The wiki folder they are about; without it less can be told.")
+    ] = None,
+    out: Annotated[
+        Path | None, typer.Option("--out", metavar="FILE", help="Also write a self-contained HTML page there.")
+    ] = None,
     index: IndexOption = None,
     seed: SeedOption = 0,
     counterfactual: Annotated[
-        bool, typer.Option(help="Also try them without fuzzing and with the answer's picture.")
+        bool, typer.Option(help="Also try them without fuzzing, with the answer's picture, and through hubs.")
     ] = True,
     as_json: JsonOption = False,
 ) -> None:
     """Measure shortcuts, leaks, duplicates and variety of a set of questions; changes nothing."""
-    from opensearch_vl.cli.wiring import local_world
-    from opensearch_vl.images import ImageStore
-    from opensearch_vl.questions.audit import audit_solvers, check_against_wiki, read_tasks, shape
-    from opensearch_vl.questions.counterfactual import counterfactuals, solve_all
-    from opensearch_vl.questions.facts import Facts
-    from opensearch_vl.scoring.judges import ExactJudge
+    from opensearch_vl.cli.audit import audited, print_audit
+    from opensearch_vl.cli.audit_page import write_audit
 
-    tasks = read_tasks(file)
-    world = local_world(wiki, index)
-    folder = world.wiki
-    store = ImageStore((file if file.is_dir() else file.parent) / "images", fallbacks=(folder.images,))
-    solvers = audit_solvers(tasks, world.search, world.image_index, store, world.reader)
-    judge = ExactJudge()
-    cells = asyncio.run(solve_all(tasks, solvers, judge, seed=seed))
-    table: list[dict[str, Any]] = [_row(cell) for cell in cells]
-    if counterfactual:
-        pair = (solvers[1], solvers[2])
-        table += [_row(cell) for cell in asyncio.run(counterfactuals(tasks, folder, pair, judge, seed=seed))]
-    findings = check_against_wiki(tasks, Facts(folder))
-    result = {
-        "file": str(file),
-        "solvers": table,
-        "findings": [{"task": f.task_id, "problem": f.problem, "detail": f.detail} for f in findings],
-        **shape(tasks),
-    }
-    emit(result, as_json, lambda: _print_audit(result))
-    if findings:
+    with progress("Auditing"):
+        result = audited(file, wiki, index, seed=seed, counterfactual=counterfactual)
+    if out is not None:
+        result["page"] = str(write_audit(out, result))
+    emit(result, as_json, lambda: print_audit(result))
+    if result["findings"] or result["unread"]:
         raise typer.Exit(EXIT_PARTIAL)
 
 
@@ -207,22 +199,6 @@ def _writer(chat: OpenAIChat, budget: float | None, facts: Facts, settings: Ques
     return LlmWriter(asker, facts, settings.answer)
 
 
-def _row(cell: Cell) -> dict[str, Any]:
-    from opensearch_vl.scoring.metrics import accuracy
-
-    found = accuracy(cell.verdicts)
-    return {
-        "variant": cell.variant,
-        "solver": cell.solver,
-        "correct": found.correct,
-        "scored": found.scored,
-        "unscored": found.unscored,
-        "rate": found.rate,
-        "low": found.low,
-        "high": found.high,
-    }
-
-
 def _print_stages(report: dict[str, Any]) -> None:
     from rich.table import Table
 
@@ -233,35 +209,3 @@ def _print_stages(report: dict[str, Any]) -> None:
     console().print(table)
     for key in ("questions", "ungrounded", "hops", "domains", "identified_by", "degraded", "seeds_dropped"):
         typer.echo(f"{key}: {report[key]}")
-
-
-def _print_audit(result: dict[str, Any]) -> None:
-    from rich.table import Table
-
-    table = Table("variant", "solver", "right", "of", "unscored", "rate", "95 % interval")
-    for row in result["solvers"]:
-        interval = f"{row['low']:.1%} to {row['high']:.1%}"
-        table.add_row(
-            row["variant"],
-            row["solver"],
-            str(row["correct"]),
-            str(row["scored"]),
-            str(row["unscored"]),
-            f"{row['rate']:.1%}",
-            interval,
-        )
-    console().print(table)
-    keys = (
-        "questions",
-        "ungrounded",
-        "duplicates",
-        "hops",
-        "domains",
-        "answer_kinds",
-        "identified_by",
-        "templates",
-        "words",
-    )
-    for key in keys:
-        typer.echo(f"{key}: {result[key]}")
-    typer.echo(f"findings: {len(result['findings'])}")

@@ -8,7 +8,7 @@ from pydantic import Field
 
 from opensearch_vl.agent.settings import AgentSettings, LayoutName, ProfileName, SamplingSettings
 from opensearch_vl.config import Config
-from opensearch_vl.questions.settings import DegradeSettings, FuzzSettings, QuestionSettings
+from opensearch_vl.questions.settings import FuzzSettings, QuestionSettings
 from opensearch_vl.rl.settings import RlSettings
 from opensearch_vl.scoring.score import RewardSettings
 from opensearch_vl.sft.model_init import MiniatureShape
@@ -23,19 +23,10 @@ class StatedWalks(WalkRules):
     edges: Literal["any", "stated"] = "stated"
 
 
-class CoarseDegrade(DegradeSettings):
-    """A coarser search for the damage that fits: reading a picture is what takes the time."""
-
-    blur_sigma_px: tuple[float, ...] = (1.4, 2.5, 4.0, 6.5)
-    downsample: tuple[float, ...] = (2.5, 4.0, 6.0, 10.0)
-    perspective: tuple[float, ...] = (0.32, 0.46)
-
-
 class RuleWritten(QuestionSettings):
     """Question building as the quickstart does it: by rules alone, and in a newcomer's time."""
 
     walks: StatedWalks = StatedWalks()
-    degrade: CoarseDegrade = CoarseDegrade()
     parallel: int = Field(4, ge=1)
 
 

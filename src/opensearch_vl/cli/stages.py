@@ -15,9 +15,10 @@ from opensearch_vl.agent.environment import Environment
 from opensearch_vl.agent.settings import AgentSettings
 from opensearch_vl.cli.wiring import World, question_tools, toolbox
 from opensearch_vl.images import ImageStore
-from opensearch_vl.questions.build import BuildReport, build_questions
+from opensearch_vl.questions.build import build_questions
 from opensearch_vl.questions.facts import Facts
 from opensearch_vl.questions.settings import QuestionSettings
+from opensearch_vl.questions.tally import BuildReport
 from opensearch_vl.runs import RunFolder
 from opensearch_vl.scoring.judges import ExactJudge
 from opensearch_vl.scoring.metrics import Accuracy

@@ -13,21 +13,22 @@ import asyncio
 import hashlib
 from collections import Counter, defaultdict, deque
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any
 
 from opensearch_vl.errors import ConfigError
 from opensearch_vl.protocols import ImageEmbedder, ImageIndex, Judge, OcrEngine, Solver, Upscaler
 from opensearch_vl.questions.anchor import Identified, Picture, choose_picture, identify, large_enough
 from opensearch_vl.questions.asking import BudgetSpent
-from opensearch_vl.questions.degrade import degrade
+from opensearch_vl.questions.degrade import degrade, wants_another
 from opensearch_vl.questions.draft import Draft, draft
 from opensearch_vl.questions.facts import Facts
+from opensearch_vl.questions.likeness import Looks, look_of, noted_look
 from opensearch_vl.questions.outage import Outage
-from opensearch_vl.questions.repairs import REPAIR, Kind
 from opensearch_vl.questions.screen import Screening, screen
 from opensearch_vl.questions.settings import QuestionSettings
-from opensearch_vl.questions.stages import FINAL, Rejection, StageTable
+from opensearch_vl.questions.stages import FINAL, Rejection
+from opensearch_vl.questions.tally import BuildReport
 from opensearch_vl.questions.writer import LlmWriter
 from opensearch_vl.runs import RunFolder, read_records
 from opensearch_vl.seeds import derive
@@ -60,58 +61,6 @@ class QuestionTools:
     ocr: OcrEngine | None = None
     embedder: ImageEmbedder | None = None
     upscaler: Upscaler | None = None
-
-
-@dataclass(slots=True)
-class BuildReport:
-    """What was built, and what became of everything else.
-
-    Attributes:
-        stages: Walks by the stage where they ended; sums match.
-        dropped: Seeds that gave no walk, by the walk rules' reasons.
-        num_seeds_dropped: How many seeds those were.
-        num_unscored: Verdicts of the filter that could not be reached.
-        num_ungrounded: Final questions without a picture.
-        corpora, hops, domains, identified_by, degraded: Histograms over the final questions.
-        degrading: Damages tried, by kind and by whether the repair gave the lettering back.
-        tasks: The final questions, in order.
-        screened: Questions that the filter dropped, for the counterfactuals (built with the filter off).
-    """
-
-    stages: StageTable = field(default_factory=StageTable)
-    dropped: Counter[str] = field(default_factory=Counter)
-    num_seeds_dropped: int = 0
-    num_unscored: int = 0
-    num_ungrounded: int = 0
-    corpora: Counter[str] = field(default_factory=Counter)
-    hops: Counter[int] = field(default_factory=Counter)
-    domains: Counter[str] = field(default_factory=Counter)
-    identified_by: Counter[str] = field(default_factory=Counter)
-    degraded: Counter[str] = field(default_factory=Counter)
-    degrading: Counter[str] = field(default_factory=Counter)
-    tasks: list[Task] = field(default_factory=list)
-    screened: list[Task] = field(default_factory=list)
-
-    def least_degraded(self) -> list[Kind]:
-        """The kinds of damage, the rarest so far first."""
-        return sorted(REPAIR, key=lambda kind: (self.degraded[kind], list(REPAIR).index(kind)))
-
-    def as_dict(self) -> dict[str, Any]:
-        """The report as plain data, for manifests and `--json`."""
-        return {
-            "questions": len(self.tasks),
-            "ungrounded": self.num_ungrounded,
-            "stages": self.stages.as_dict(),
-            "seeds_dropped": self.num_seeds_dropped,
-            "walks_dropped": dict(sorted(self.dropped.items())),
-            "unscored": self.num_unscored,
-            "corpora": dict(sorted(self.corpora.items())),
-            "hops": {str(hops): num for hops, num in sorted(self.hops.items())},
-            "domains": dict(sorted(self.domains.items())),
-            "identified_by": dict(sorted(self.identified_by.items())),
-            "degraded": dict(sorted(self.degraded.items())),
-            "degrading": dict(sorted(self.degrading.items())),
-        }
 
 
 def build_questions(
@@ -156,7 +105,8 @@ async def build_questions_async(
         wiki: The wiki folder.
         settings: All rules and thresholds.
         seed: Same seed, same questions.
-        num: How many final questions to stop at; None goes through all seeds.
+        num: How many final questions to stop at; None goes through all seeds. It also settles how the enhancement
+            subset is spread over them, so a run resumed with another number is not the run of that number.
         tools: Solvers, judge, OCR; what is missing is skipped and says so in the provenance.
         run: Where records and pictures are written; a resumed run continues where it stopped.
         merge: Tasks of other corpora; they join before the filter and come on top of `num`.
@@ -170,7 +120,7 @@ async def build_questions_async(
     """
     if tools.writer is None and (settings.answer.source != "infobox" or settings.fuzz.use_prose):
         raise ConfigError("answer.source and fuzz.use_prose need a language model.", "Add --model, or leave them out.")
-    builder = _Builder(wiki, settings, seed, tools, run)
+    builder = _Builder(wiki, settings, seed, tools, run, num)
     under_way: deque[_UnderWay] = deque()
     try:
         for tries in builder.tries():
@@ -216,17 +166,24 @@ class _Builder:
     """The state of one build: what has been used up, and the records of an earlier, interrupted run."""
 
     def __init__(
-        self, wiki: WikiFolder, settings: QuestionSettings, seed: int, tools: QuestionTools, run: RunFolder | None
+        self,
+        wiki: WikiFolder,
+        settings: QuestionSettings,
+        seed: int,
+        tools: QuestionTools,
+        run: RunFolder | None,
+        num: int | None,
     ) -> None:
         self.report = BuildReport()
         self._facts = Facts(wiki)
         self._rules = resolve_rules(wiki, settings.walks)
-        self._settings, self._seed, self._tools, self._run = settings, seed, tools, run
+        self._settings, self._seed, self._tools, self._run, self._num = settings, seed, tools, run, num
         self._attempts: Counter[int] = Counter()
         self._accepted: tuple[str, Draft] | None = None
         self._outage = Outage(settings.give_up_after, tools.writer.asker.ledger if tools.writer is not None else None)
         self._told: defaultdict[int, set[str]] = defaultdict(set)
         self._pictures: Counter[str] = Counter()
+        self._looks = Looks(settings.anchor.max_hash_distance)
         self._asked: set[tuple[str, str]] = set()
         self._asked_of: defaultdict[int, set[str]] = defaultdict(set)
         self._earlier: dict[str, QuestionRecord] = {}
@@ -304,7 +261,7 @@ class _Builder:
         """Duplicates and degradation, in the order of the walks; the walk's one record is written here."""
         if item.identity not in self._earlier and (task := record.task) is not None:
             if duplicate := self._duplicate(task):
-                record = self._rejected(item.identity, item.made, Rejection("dedupe", duplicate))
+                record = self._rejected(item.identity, item.made, duplicate)
             elif self._wants_degrading(task):
                 task, trials = await self._degrade(task)
                 record = record.model_copy(update={"task": task, "draft": {**record.draft, "degrading": trials}})
@@ -341,8 +298,8 @@ class _Builder:
         self._use_up(record)
         self._record(record)
 
-    async def _ground(self, made: Draft) -> tuple[Picture, Identified] | Rejection:
-        """The anchor's picture and what identifies it; the picture is kept with the run."""
+    async def _ground(self, made: Draft) -> tuple[Picture, Identified, str] | Rejection:
+        """The anchor's picture, what identifies it, and its hash; the picture is kept with the run."""
         picture = choose_picture(
             self._facts, made.walk.nodes[0], self._settings.anchor, self._min_image_px(), self._tools.embedder
         )
@@ -353,9 +310,13 @@ class _Builder:
         known = await self._identify(picture, made)
         if isinstance(known, Rejection):
             return known
+        data = self._facts.wiki.images.read(picture.ref)
+        look = look_of(data)
+        if twin := self._looks.near(picture.source.file, look, known.by == "lettering"):
+            return Rejection("dedupe", "near_duplicate_picture", twin)
         if self._run is not None:
-            self._run.images.put_bytes(self._facts.wiki.images.read(picture.ref))
-        return picture, known
+            self._run.images.put_bytes(data)
+        return picture, known, look
 
     def _ungrounded(self, identity: str, made: Draft) -> Task:
         provenance = made.provenance(self._facts)
@@ -367,9 +328,9 @@ class _Builder:
             provenance=provenance.model_copy(update={"extra": extra}),
         )
 
-    def _grounded(self, identity: str, made: Draft, picture: Picture, known: Identified) -> Task:
+    def _grounded(self, identity: str, made: Draft, picture: Picture, known: Identified, look: str) -> Task:
         provenance = made.provenance(self._facts)
-        extra = {**provenance.extra, "look_alikes": known.rivals}
+        extra = {**provenance.extra, "look_alikes": known.rivals, "picture_hash": look}
         if known.tool:
             extra["lettering_tool"] = known.tool
         source = picture.source.model_copy(update={"identified_by": known.by})
@@ -388,7 +349,8 @@ class _Builder:
             return False
         if "lettering_tool" in task.provenance.extra:
             return False  # needs a repair as it is
-        return sum(self.report.degraded.values()) < self._settings.degrade.fraction * (len(self.report.tasks) + 1)
+        so_far, fraction = len(self.report.tasks), self._settings.degrade.fraction
+        return wants_another(self.report.degraded.total(), so_far, self._num, fraction)
 
     async def _degrade(self, task: Task) -> tuple[Task, list[dict[str, Any]]]:
         assert self._run is not None and self._tools.ocr is not None
@@ -415,18 +377,21 @@ class _Builder:
         threshold = self._rules.min_image_px if own is None else own
         return threshold if isinstance(threshold, int) else 0
 
-    def _duplicate(self, task: Task) -> str:
-        """What the task shares with an earlier one beyond what the settings allow, or an empty text."""
+    def _duplicate(self, task: Task) -> Rejection | None:
+        """What the task shares with an earlier one beyond what the settings allow, if anything."""
         provenance = task.provenance
         if provenance.picture is not None and self._pictures[provenance.picture.file] >= self._settings.max_per_picture:
-            return "same_picture"
+            return Rejection("dedupe", "same_picture")
+        if (look := noted_look(task)) is not None and (twin := self._looks.near(*look)):
+            return Rejection("dedupe", "near_duplicate_picture", twin)
         answer_page = self._facts.resolve(provenance.path[-1])
         if answer_page is not None and provenance.attribute in self._asked_of[answer_page]:
-            return "same_answer"
+            return Rejection("dedupe", "same_answer")
         by_prose = provenance.extra.get("answer_source") == "prose"  # such attributes are worded freely
         if by_prose and answer_page is not None and normalise_answer(task.gold.answer) in self._told[answer_page]:
-            return "same_answer"
-        return "same_anchor_and_answer" if (provenance.path[0], task.gold.answer) in self._asked else ""
+            return Rejection("dedupe", "same_answer")
+        twice = (provenance.path[0], task.gold.answer) in self._asked
+        return Rejection("dedupe", "same_anchor_and_answer") if twice else None
 
     async def _identify(self, picture: Picture, made: Draft) -> Identified | Rejection:
         anchor, tools, facts = made.walk.nodes[0], self._tools, self._facts
@@ -459,6 +424,8 @@ class _Builder:
         if task is None:
             return
         if record.task is not None and task.provenance.picture is not None:
+            if (look := noted_look(task)) is not None:
+                self._looks.add(*look)
             self._pictures[task.provenance.picture.file] += 1
         path = task.provenance.path
         if path:  # not a question of another corpus
@@ -467,26 +434,7 @@ class _Builder:
             if record.task is not None and answer_page is not None:
                 self._asked_of[answer_page].add(task.provenance.attribute)
                 self._told[answer_page].add(normalise_answer(task.gold.answer))
-        attempts = record.draft.get("attempts")
-        if isinstance(attempts, list):
-            self.report.num_unscored += sum(isinstance(a, dict) and a.get("correct") is None for a in attempts)
-        if record.task is None:
-            self.report.screened.append(task)
-            return
-        self.report.tasks.append(task)
-        self.report.num_ungrounded += not task.images
-        self.report.corpora[task.provenance.corpus] += 1
-        self.report.hops[len(task.provenance.hops)] += 1
-        self.report.domains[task.provenance.domain] += 1
-        if task.provenance.picture is not None:
-            self.report.identified_by[task.provenance.picture.identified_by] += 1
-        if task.provenance.degradation is not None:
-            self.report.degraded[task.provenance.degradation.kind] += 1
-        trials = record.draft.get("degrading")
-        for trial in trials if isinstance(trials, list) else ():
-            if isinstance(trial, dict):
-                outcome = "accepted" if trial.get("readable_after") else "refused"
-                self.report.degrading[f"{trial.get('kind')}_{outcome}"] += 1
+        self.report.add(record, task)
 
     def _record(self, record: QuestionRecord) -> None:
         if self._outage.holds(record):

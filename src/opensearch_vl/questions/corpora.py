@@ -60,13 +60,18 @@ def read_corpus(
         DataError: If the file is missing or of no such form.
     """
     base = pictures or file.parent
-    for number, row in enumerate(_rows(file), 1):
+    for number, row in enumerate(corpus_rows(file), 1):
         for level in [key for key in LEVELS if isinstance(row.get(key), Mapping)] or [""]:
             inner = {**row, **row[level]} if level else row
             yield _task(inner, number, f"{name}{f'-{level}' if level else ''}", name, store, base, fetch)
 
 
-def _rows(file: Path) -> Iterator[dict[str, Any]]:
+def corpus_rows(file: Path) -> Iterator[dict[str, Any]]:
+    """The rows of a file as they stand.
+
+    Raises:
+        DataError: If the file is missing or of no such form.
+    """
     if file.suffix == ".parquet":
         import pyarrow.parquet as pq
 

@@ -2,7 +2,9 @@
 
 From the same walks, with the filter off: `full` is the question as built; `no_fuzz` asks the canonical question with
 the bridges' real names and needs no picture, so one text search should solve it; `answer_anchored` shows the *answer*
-page's picture and asks of "the person in the picture", so one image search should solve it.
+page's picture and asks of "the person in the picture", so one image search should solve it. `absolute` describes the
+last bridge by attributes of its own instead of relative to the node before it, so an agent that never looks at the
+picture should solve it. `no_hub` comes of other walks, those that may pass pages with any number of links.
 """
 
 from __future__ import annotations
@@ -13,14 +15,21 @@ from dataclasses import dataclass
 from typing import Literal
 
 from opensearch_vl.protocols import Judge, Solver
+from opensearch_vl.questions.build import QuestionTools, build_questions
+from opensearch_vl.questions.facts import Facts
+from opensearch_vl.questions.fuzz import describe_alone
 from opensearch_vl.questions.phrases import Form, anchor_phrase, question
 from opensearch_vl.questions.screen import Attempt, attempt_task
+from opensearch_vl.questions.settings import QuestionSettings
+from opensearch_vl.questions.tally import BuildReport
 from opensearch_vl.seeds import derive
 from opensearch_vl.types import PictureSource, Task, Verdict
 from opensearch_vl.wiki.tables import WikiFolder
 
 Variant = Literal["full", "no_fuzz", "answer_anchored"]
 VARIANTS: tuple[Variant, ...] = ("full", "no_fuzz", "answer_anchored")
+NO_HUB_RULE = 2**31 - 1
+"""An in-degree that no page exceeds."""
 
 
 def variant_of(task: Task, variant: Variant, wiki: WikiFolder, min_image_px: int = 0) -> Task | None:
@@ -55,6 +64,36 @@ def variant_of(task: Task, variant: Variant, wiki: WikiFolder, min_image_px: int
                 }
             )
     return None
+
+
+def absolute_of(task: Task, facts: Facts) -> Task | None:
+    """The task with its last bridge told by attributes of its own and no picture; None where three do not suffice."""
+    provenance = task.provenance
+    nodes = [facts.resolve(title) for title in provenance.path]
+    path = [node for node in nodes if node is not None]
+    if len(path) != len(nodes) or len(path) < 2:
+        return None
+    alone = describe_alone(facts, path[-2], path)
+    if alone is None:
+        return None
+    identity = f"{task.id}-absolute"
+    ask = question(provenance.attribute, _form(task), derive(task.id, "absolute"))
+    asked = ask.replace("{X}", provenance.hops[-1].phrase.replace("{X}", alone))
+    return task.model_copy(update={"id": identity, "question": asked, "images": ()})
+
+
+def without_hub_rule(wiki: WikiFolder, settings: QuestionSettings, *, seed: int, num: int) -> BuildReport:
+    """Questions of walks that may pass hubs, with the filter off; nothing is written.
+
+    Args:
+        wiki: The wiki.
+        settings: All other rules.
+        seed: Seed of the walks.
+        num: How many questions to stop at.
+    """
+    walks = settings.walks.model_copy(update={"hub": NO_HUB_RULE})
+    loose = settings.model_copy(update={"walks": walks})
+    return build_questions(wiki, loose, seed=seed, num=num, tools=QuestionTools())
 
 
 def _form(task: Task) -> Form:

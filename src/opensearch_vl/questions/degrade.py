@@ -1,31 +1,31 @@
 """The enhancement subset: pictures damaged so that one known tool repairs them (paper, section 3.7).
 
 Only pictures whose *lettering* identifies the anchor qualify: there a damage provably takes the information away, since
-OCR can no longer read the name, and a repair provably gives it back. Each damage is seeded, as weak as suffices,
-and accepted only when the lettering is unreadable before the repair and readable after it, with the repair tool run
-exactly as the agent runs it by default.
+OCR can no longer read the name, and a repair provably gives it back. Each damage is seeded, as strong as its tool can
+still undo, and accepted only when the lettering is unreadable before the repair and readable after it, with the repair
+tool run exactly as the agent runs it by default. Reading a whole picture is what takes the time, so the search for that
+strength reads only the stretch that carries the lettering; what it finds is then read whole, before and after.
 """
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import AsyncIterator, Sequence
 from dataclasses import dataclass
 
-import numpy as np
-import numpy.typing as npt
-from PIL import Image, ImageFilter
+from PIL import Image
 
 from opensearch_vl.images import decode, encode_png
-from opensearch_vl.protocols import OcrEngine, Upscaler
-from opensearch_vl.questions.anchor import reads_name
+from opensearch_vl.protocols import OcrEngine, PartReader, Upscaler
+from opensearch_vl.questions.anchor import name_in, reads_name
+from opensearch_vl.questions.damages import Box, damage, scaled
 from opensearch_vl.questions.repairs import REPAIR, Kind, repair
 from opensearch_vl.questions.settings import DegradeSettings
-from opensearch_vl.seeds import generator
 from opensearch_vl.types import Degradation
 
-_GROUND = (24, 24, 28)
-"""Dark surroundings of a skewed picture."""
+_MOST_READ_WHOLE = 3
+"""How many strengths of one kind of damage are read whole before the kind is given up: near the strongest that can be
+undone, what is read comes and goes from one strength to the next."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,56 +60,20 @@ class Trial:
         return self.readable_after and not self.readable_before
 
 
-def damage(image: Image.Image, kind: Kind, strength: float, seed: int) -> Image.Image:
-    """Damage a picture.
+def wants_another(num_degraded: int, num_so_far: int, num: int | None, fraction: float) -> bool:
+    """Whether one more picture should be damaged: a quota that depends on what came before alone.
+
+    Pictures that qualify come unevenly, and one passed over early is missed at the end. So where the number of
+    questions is known, the quota may run ahead, up to twice the share, until the whole number has its share.
 
     Args:
-        image: RGB.
-        kind: Which damage.
-        strength: For `blur` the σ of a Gaussian in pixels; for `downsample` the factor by which both sides shrink; for
-            `perspective` how far corners move inwards, as a share of the sides.
-        seed: Settles which corners move.
+        num_degraded: Damaged ones so far.
+        num_so_far: Final questions so far, the one in question not counted.
+        num: Questions wanted; None if nobody knows.
+        fraction: Share wanted, in [0, 1].
     """
-    if kind == "blur":
-        return image.filter(ImageFilter.GaussianBlur(strength))
-    if kind == "downsample":
-        size = max(8, round(image.width / strength)), max(8, round(image.height / strength))
-        return image.resize(size, Image.Resampling.BOX)
-    return _skew(image, strength, seed)
-
-
-def _skew(image: Image.Image, strength: float, seed: int) -> Image.Image:
-    """Lay the picture as a tilted sheet on a dark ground; the frame keeps its size."""
-    rng = generator(seed, "skew")
-    width, height = image.size
-    margin = 0.04
-    corners = np.array([[margin, margin], [1 - margin, margin], [1 - margin, 1 - margin], [margin, 1 - margin]])
-    far = rng.randrange(4)  # one side recedes: its two corners move towards each other, and inwards
-    a, b = far, (far + 1) % 4
-    along = corners[b] - corners[a]
-    inward = np.array([-along[1], along[0]])
-    shift = strength * (0.9 + 0.2 * rng.random())
-    lean = rng.uniform(-0.3, 0.3) * strength
-    corners[a] = corners[a] + along * (shift + lean) / 2 + inward * shift
-    corners[b] = corners[b] - along * (shift - lean) / 2 + inward * shift * rng.uniform(0.5, 1.0)
-    target = corners * [width, height]
-    source = np.array([[0, 0], [width, 0], [width, height], [0, height]], dtype=float)
-    return image.transform(
-        image.size,
-        Image.Transform.PERSPECTIVE,
-        _homography(target, source),
-        Image.Resampling.BICUBIC,
-        fillcolor=_GROUND,
-    )
-
-
-def _homography(points: npt.NDArray[np.float64], images: npt.NDArray[np.float64]) -> tuple[float, ...]:
-    """The eight coefficients of the projective map that takes four points to four images."""
-    rows, values = [], []
-    for (x, y), (u, v) in zip(points, images, strict=True):
-        rows += [[x, y, 1, 0, 0, 0, -u * x, -u * y], [0, 0, 0, x, y, 1, -v * x, -v * y]]
-        values += [u, v]
-    return tuple(float(c) for c in np.linalg.solve(np.array(rows), np.array(values)))
+    share = fraction * (num_so_far + 1)
+    return num_degraded < (share if num is None else min(2 * share, fraction * num))
 
 
 async def degrade(
@@ -130,60 +94,125 @@ async def degrade(
         names: Title and aliases of the anchor.
         kinds: Damages to try, the preferred first.
         settings: Strengths, weak to strong.
-        ocr: Decides what is readable.
+        ocr: Decides what is readable; a `PartReader` spares most of the reading.
         upscaler: Repairs down-sampling; without one that damage is not tried.
         ratio: Share of a name's letters that must be read.
         seed: Seed of the damage.
 
     Returns:
-        The accepted picture, if any, and every trial made.
+        The accepted picture, if any, and how each kind of damage came out: at the accepted strength, or at the last
+        one that was read whole. A kind that its tool never undoes, however weak, gives no trial.
     """
-    image = decode(data)
+    search = _Search(decode(data), names, ocr, upscaler, ratio, seed, await _lettering(ocr, data, names, ratio))
     trials: list[Trial] = []
-
-    async def readable(png: bytes) -> bool:
-        return await reads_name(ocr, png, names, ratio)
-
     for kind in kinds:
         if kind == "downsample" and upscaler is None:
             continue
-        for strength, png in await _unreadable(image, kind, _strengths(settings, kind), readable, seed):
-            mended = await asyncio.to_thread(repair, decode(png), kind, upscaler)
-            after = mended is not None and await readable(encode_png(mended))
-            trials.append(Trial(kind, strength, False, after))
-            if after:
+        num_read = 0
+        async for strength, damaged in search.undoable(kind, _strengths(settings, kind)):
+            trial = await search.tried(kind, strength, damaged)
+            num_read += 1
+            if trial.accepted:
                 found = Degradation(
                     kind=kind, repair_tool=REPAIR[kind], strength=strength, readable_before=False, readable_after=True
                 )
-                return Degraded(png, found), tuple(trials)
+                return Degraded(damaged.png, found), (*trials, trial)
+            if trial.readable_before or num_read == _MOST_READ_WHOLE:  # weaker damage hides less
+                trials.append(trial)
+                break
     return None, tuple(trials)
 
 
-async def _unreadable(
-    image: Image.Image, kind: Kind, strengths: Sequence[float], readable: Callable[[bytes], Awaitable[bool]], seed: int
-) -> list[tuple[float, bytes]]:
-    """Damages that take the lettering away, the likeliest to be repaired first.
+async def _lettering(ocr: OcrEngine, data: bytes, names: Sequence[str], ratio: float) -> Box | None:
+    """The stretch of the picture that carries a name, with room round it; None where only the whole can be read."""
+    if not isinstance(ocr, PartReader):
+        return None
+    blocks = await ocr.read(data)
+    carrying = [block for block in blocks if name_in([block.text], names, ratio)] or blocks
+    if not carrying:
+        return None
+    lefts, tops, rights, bottoms = zip(*(block.box_px for block in carrying), strict=True)
+    left, top, right, bottom = min(lefts), min(tops), max(rights), max(bottoms)
+    room = max(16, (bottom - top) // 2)
+    return left - room, top - room, right + room, bottom + room
 
-    Blur and down-sampling lose more the stronger they are, so only the weakest that suffices is worth repairing; it is
-    found by halving. How well a tilted sheet is found does not depend on its tilt, so every tilt that suffices counts.
-    """
 
-    def damaged(strength: float) -> bytes:
-        return encode_png(damage(image, kind, strength, seed))
+@dataclass(frozen=True, slots=True)
+class _Damaged:
+    """A damaged picture, as pixels and encoded."""
 
-    if kind == "perspective":
-        tilted = [(strength, await asyncio.to_thread(damaged, strength)) for strength in strengths]
-        return [(strength, png) for strength, png in tilted if not await readable(png)]
-    weakest: list[tuple[float, bytes]] = []
-    low, high = 0, len(strengths)
-    while low < high:
-        middle = (low + high) // 2
-        png = await asyncio.to_thread(damaged, strengths[middle])
-        if await readable(png):
-            low = middle + 1
-        else:
-            high, weakest = middle, [(strengths[middle], png)]
-    return weakest
+    image: Image.Image
+    png: bytes
+
+
+@dataclass(frozen=True, slots=True)
+class _Search:
+    """The search for strengths on one picture; `box` is where its lettering lies, if a part can be read."""
+
+    image: Image.Image
+    names: Sequence[str]
+    ocr: OcrEngine
+    upscaler: Upscaler | None
+    ratio: float
+    seed: int
+    box: Box | None
+
+    async def undoable(self, kind: Kind, strengths: Sequence[float]) -> AsyncIterator[tuple[float, _Damaged]]:
+        """Damages whose tool seems to give the lettering back, the strongest first.
+
+        Blur and down-sampling lose more the stronger they are, so the strongest that can be undone is found by halving,
+        and every other one below it follows. How well a tilted sheet is found does not depend on its tilt alone, so
+        every tilt is tried.
+        """
+        top = len(strengths)
+        if kind != "perspective":
+            low = 0
+            while low < top:
+                middle = (low + top) // 2
+                if await self._seems_undone(kind, await self._damaged(kind, strengths[middle])):
+                    low = middle + 1
+                else:
+                    top = middle
+        offered = strengths[::-1] if kind == "perspective" else strengths[:top][::-2]
+        for strength in offered:
+            damaged = await self._damaged(kind, strength)
+            if await self._seems_undone(kind, damaged):
+                yield strength, damaged
+
+    async def tried(self, kind: Kind, strength: float, damaged: _Damaged) -> Trial:
+        """What the whole picture tells; the repair is not tried where the damage hides nothing."""
+        if await self._readable(damaged.png):
+            return Trial(kind, strength, True, False)
+        mended = await self._mended(damaged, kind)
+        return Trial(kind, strength, False, mended is not None and await self._readable(mended[0]))
+
+    async def _seems_undone(self, kind: Kind, damaged: _Damaged) -> bool:
+        mended = await self._mended(damaged, kind)
+        return mended is not None and await self._seems_readable(*mended)
+
+    async def _damaged(self, kind: Kind, strength: float) -> _Damaged:
+        def work() -> _Damaged:
+            image = damage(self.image, kind, strength, self.seed)
+            return _Damaged(image, encode_png(image))
+
+        return await asyncio.to_thread(work)
+
+    async def _mended(self, damaged: _Damaged, kind: Kind) -> tuple[bytes, Box | None] | None:
+        def work() -> tuple[bytes, Box | None] | None:
+            mended = repair(damaged.image, kind, self.upscaler)
+            if mended is None:
+                return None
+            return encode_png(mended), None if self.box is None else scaled(self.box, self.image.size, mended.size)
+
+        return await asyncio.to_thread(work)
+
+    async def _seems_readable(self, png: bytes, box: Box | None) -> bool:
+        if box is None or not isinstance(self.ocr, PartReader):
+            return await self._readable(png)
+        return name_in([block.text for block in await self.ocr.read_part(png, box)], self.names, self.ratio)
+
+    async def _readable(self, png: bytes) -> bool:
+        return await reads_name(self.ocr, png, self.names, self.ratio)
 
 
 def _strengths(settings: DegradeSettings, kind: Kind) -> tuple[float, ...]:

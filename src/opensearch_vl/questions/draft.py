@@ -132,7 +132,7 @@ def _of_answer(hops: tuple[PathHop, ...], descriptions: tuple[Description, ...])
 
 
 def _shown_at_anchor(facts: Facts, walk: Walk, opening_chars: int) -> bool:
-    opening = fold(facts.wiki.document(walk.nodes[0])[:opening_chars])
+    opening = facts.opening(walk.nodes[0], opening_chars)
     return any(fold(name) in opening for name in facts.names(walk.nodes[1]))
 
 

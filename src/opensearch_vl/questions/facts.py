@@ -49,7 +49,8 @@ class Facts:
         self.page = lru_cache(maxsize=200_000)(self._page)
         self.items = lru_cache(maxsize=100_000)(self._items)
         self.names = lru_cache(maxsize=100_000)(self._names)
-        self.document_words = lru_cache(maxsize=5_000)(self._document_words)
+        self.document_words = lru_cache(maxsize=20_000)(self._document_words)
+        self.opening = lru_cache(maxsize=20_000)(self._opening)
         self.resolve = lru_cache(maxsize=100_000)(wiki.resolve)
 
     def _page(self, page_id: int) -> PageRow:
@@ -64,6 +65,9 @@ class Facts:
 
     def _document_words(self, page_id: int) -> str:
         return f" {' '.join(words(self.wiki.document(page_id)))} "
+
+    def _opening(self, page_id: int, num_chars: int) -> str:
+        return fold(self.wiki.document(page_id)[:num_chars])
 
     def _index(self) -> tuple[npt.NDArray[np.uint64], Pages, npt.NDArray[np.uint64], Pages]:
         rel_codes: list[npt.NDArray[np.uint64]] = []
@@ -137,11 +141,13 @@ def _sorted(codes: list[npt.NDArray[np.uint64]], pages: list[Pages]) -> tuple[np
     if not codes:
         return np.empty(0, dtype=np.uint64), _NO_PAGES
     all_codes, all_pages = np.concatenate(codes), np.concatenate(pages)
-    order = np.argsort(all_codes, kind="stable")
-    return all_codes[order], all_pages[order]
+    order = np.argsort(all_codes, kind="stable")  # pages came in ascending order and stay so under one code
+    all_codes, all_pages = all_codes[order], all_pages[order]
+    first = np.ones(len(all_codes), dtype=np.bool_)
+    first[1:] = (all_codes[1:] != all_codes[:-1]) | (all_pages[1:] != all_pages[:-1])
+    return all_codes[first], all_pages[first]
 
 
 def _lookup(codes: npt.NDArray[np.uint64], pages: Pages, code: int) -> Pages:
     wanted = np.uint64(code)
-    start, stop = np.searchsorted(codes, wanted, "left"), np.searchsorted(codes, wanted, "right")
-    return np.unique(pages[start:stop])
+    return pages[codes.searchsorted(wanted, "left") : codes.searchsorted(wanted, "right")]

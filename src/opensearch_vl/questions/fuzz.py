@@ -100,6 +100,26 @@ def describe(
     return None
 
 
+def describe_alone(facts: Facts, target: int, path: Sequence[int], most: int = 3) -> str | None:
+    """A description by attributes alone that fits exactly one entity, or None: what the method forbids.
+
+    It hangs on nothing before it, so whoever searches for it needs no picture. Only counterfactuals use it.
+
+    Args:
+        facts: The wiki.
+        target: Page id of the entity.
+        path: Pages that must not be named.
+        most: How many attributes may be stated.
+    """
+    page = facts.page(target)
+    stock = _stock(facts, target, path, set(), least=1)
+    for size in range(1, most + 1):
+        for chosen in combinations(stock, size):
+            if matches(facts, [predicate for predicate, _ in chosen]) == (target,):
+                return f"the {noun(page.infobox_type, page.domain)} {' and '.join(clause for _, clause in chosen)}"
+    return None
+
+
 def _way(hop: PathHop) -> Direction:
     return "inverse" if hop.direction == "inverse" else "forward"
 

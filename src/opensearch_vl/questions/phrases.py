@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
-from functools import cache
+from functools import cache, lru_cache
 from importlib import resources
 from typing import Literal
 
@@ -81,6 +81,7 @@ _CLAUSE_WORDS = frozenset({"who", "that", "whose", "with"})
 _PLURAL = re.compile(r"[^suia]s$")
 
 
+@lru_cache(maxsize=20_000)
 def base_key(key: str) -> str:
     """A key without its counter: `architect2` and `architect_2` become `architect`."""
     return _COUNTER.sub("", key) or key

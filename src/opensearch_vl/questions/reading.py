@@ -13,7 +13,7 @@ from dataclasses import dataclass, field, replace
 
 from opensearch_vl.questions.answers import transformed
 from opensearch_vl.questions.facts import display_name
-from opensearch_vl.questions.phrases import Form, questions_for, relation_phrase, table
+from opensearch_vl.questions.phrases import Form, questions_for, relation_phrase, statement, table
 from opensearch_vl.text import fold, words
 
 _MAX_REDUCTIONS = 8
@@ -21,6 +21,8 @@ _PICTURE = re.compile(
     r"\bthe (?:(?!(?:the|an?|who|whose|that|which)\b)[\w'’-]+ ){1,5}in the (?:picture|image|photo|photograph)\b",
     re.IGNORECASE,
 )
+_END = r"(?![\w-])(?! and (?:who|whose|that)\b)"
+"""A phrase ends with a whole word, and no further clause tells the same thing more narrowly."""
 _LINE = re.compile(r"([^\W\d_][^:\n]{0,60}): (\S.*)")
 
 
@@ -133,6 +135,10 @@ def _reduce_once(question: str, documents: Sequence[Document]) -> str:
             if shorter != question:
                 return shorter
     for document in documents:
+        shorter = _apply_own(question, document)
+        if shorter != question:
+            return shorter
+    for document in documents:
         for key, value in document.lines.items():
             for name in value.split(", "):
                 if name in question:
@@ -161,11 +167,23 @@ def _apply(question: str, phrase: str, name: str, value: str) -> str:
     return narrowed.sub(lambda _: display_name(value), question, count=1)
 
 
+def _apply_own(question: str, document: Document) -> str:
+    """Put the title for a phrase that only states what the document states of itself: "the person whose … is …"."""
+    spoken = [(key, value) for key, value in document.lines.items() if value in question]
+    clauses = {statement(key, value, animate) for key, value in spoken for animate in (True, False)}
+    clauses = {clause for clause in clauses if clause in question}
+    if not clauses:
+        return question
+    one = "|".join(re.escape(clause) for clause in sorted(clauses, key=len, reverse=True))
+    pattern = rf"the (?:[\w-]+ ){{1,4}}(?:{one})(?: and (?:{one}))*{_END}"
+    return re.sub(pattern, lambda _: display_name(document.title), question, count=1)
+
+
 def _apply_inverse(question: str, phrase: str, name: str, value: str) -> str:
     spoken = phrase.replace("{X}", name)
     if not all(part in question for part in spoken.split("\x00")):
         return question
-    pattern = re.escape(spoken).replace("\x00", r"[\w ]+?")
+    pattern = re.escape(spoken).replace("\x00", r"[\w ]+?") + _END
     return re.sub(pattern, lambda _: display_name(value), question, count=1)
 
 

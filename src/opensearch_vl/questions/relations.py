@@ -7,6 +7,8 @@ of the source that points to the target (`forward`), a key of the target that po
 
 from __future__ import annotations
 
+from functools import lru_cache
+
 from opensearch_vl.questions.facts import Facts
 from opensearch_vl.questions.phrases import Direction, base_key, noun, relation_phrase, table
 from opensearch_vl.questions.settings import QuestionSettings
@@ -36,6 +38,7 @@ def relate(facts: Facts, walk: Walk, settings: QuestionSettings) -> tuple[PathHo
     return tuple(hops)
 
 
+@lru_cache(maxsize=50_000)
 def stated(facts: Facts, source: int, target: int) -> tuple[PathHop, ...]:
     """Every way in which an infobox states the edge, best first: few fits, then forward, then the order of the box."""
     forward = [i.key for i in facts.items(source) if i.target_id == target]

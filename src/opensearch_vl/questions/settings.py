@@ -71,6 +71,8 @@ class AnchorSettings(Config):
         min_image_px: Shortest side; None takes the threshold that the walks resolved to.
         tie_margin: A look-alike whose score in reverse image search is this close to the anchor's own counts as a tie.
         letters_ratio: Share of a name's letters that OCR must get right for the name to count as read.
+        max_hash_distance: Pictures whose 64-bit hashes (`likeness`) differ in so many bits or fewer are
+            near-duplicates; -1 lets them pass. Errors of both kinds by distance: docs/log.md.
     """
 
     required: bool = True
@@ -79,6 +81,7 @@ class AnchorSettings(Config):
     min_image_px: int | None = None
     tie_margin: float = Field(0.05, ge=0, le=1)
     letters_ratio: float = Field(0.85, ge=0, le=1)
+    max_hash_distance: int = Field(4, ge=-1, le=64)
 
 
 class ScreenSettings(Config):
@@ -88,13 +91,22 @@ class ScreenSettings(Config):
     attempts: int = Field(1, ge=1)
 
 
+def _strengths(least: float, most: float, num: int) -> tuple[float, ...]:
+    """`num` strengths from `least` to `most`, each stronger than the one before by the same factor."""
+    return tuple(round(least * (most / least) ** (n / (num - 1)), 3) for n in range(num))
+
+
 class DegradeSettings(Config):
-    """The enhancement subset (paper, section 3.7: 10 %). Strengths go from weak to strong."""
+    """The enhancement subset (paper, section 3.7: 10 %). Strengths go from weak to strong.
+
+    Neighbouring strengths differ by 5 to 7 %: how much lettering bears before it cannot be read, and how much the tool
+    still gives back, often lie closer together than the 15 to 30 % of an earlier, coarser list (docs/log.md).
+    """
 
     fraction: float = Field(0.1, ge=0, le=1)
-    blur_sigma_px: tuple[float, ...] = (0.8, 1.0, 1.2, 1.4, 1.6, 1.8, 2.0, 2.5, 3.0, 3.5, 4.0, 5.0, 6.5, 8.0, 10.0)
-    downsample: tuple[float, ...] = (1.5, 2.0, 2.5, 3.0, 3.5, 4.0, 5.0, 6.0, 8.0, 10.0, 12.0)
-    perspective: tuple[float, ...] = (0.25, 0.32, 0.4, 0.46, 0.54, 0.6)
+    blur_sigma_px: tuple[float, ...] = _strengths(0.8, 14.0, 43)
+    downsample: tuple[float, ...] = _strengths(1.5, 24.0, 41)
+    perspective: tuple[float, ...] = _strengths(0.25, 0.7, 20)
 
 
 class QuestionSettings(Config):

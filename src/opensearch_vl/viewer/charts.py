@@ -1,4 +1,4 @@
-"""Line charts as inline SVG, for training curves in reports."""
+"""Line charts for training curves and bar charts for histograms, as inline SVG."""
 
 from __future__ import annotations
 
@@ -45,6 +45,36 @@ def line_chart(title: str, x_label: str, x: Sequence[float], series: Mapping[str
         parts.append(f'<path d="{path}" fill="none" stroke="{colour}" stroke-width="1.8" stroke-dasharray="{dash}"/>')
         parts.append(f'<text x="{_LEFT + 130 * n}" y="14" style="fill:{colour}">{esc(name)}</text>')
     return "".join([*parts, f"</svg><figcaption>{esc(title)}</figcaption></figure>"])
+
+
+MOST_BARS = 14
+"""What comes after is added up under one last bar."""
+_ROW_PX, _LABEL_PX, _BARS_PX = 18, 170, 250
+
+
+def bar_chart(title: str, counts: Mapping[str, int]) -> str:
+    """A histogram: one horizontal bar per value, in the order given; the total stands in the caption."""
+    total = sum(counts.values())
+    if not total:
+        return f'<p class="soft">{esc(title)}: nothing counted.</p>'
+    rows = list(counts.items())
+    if len(rows) > MOST_BARS:
+        rest = rows[MOST_BARS - 1 :]
+        rows = [*rows[: MOST_BARS - 1], (f"{len(rest)} others", sum(count for _, count in rest))]
+    most, height = max(count for _, count in rows), _ROW_PX * len(rows)
+    width = _LABEL_PX + _BARS_PX + 60
+    parts = [
+        f'<figure class="bars"><svg viewBox="0 0 {width} {height}" width="{width}" style="max-width:100%;height:auto" '
+        f'role="img" aria-label="{esc(title)}">'
+    ]
+    for n, (name, count) in enumerate(rows):
+        middle, long = n * _ROW_PX + 9, count / most * _BARS_PX
+        shown = name or "(none)"
+        shown = shown if len(shown) <= 26 else f"{shown[:25]}…"
+        parts.append(f'<text x="{_LABEL_PX - 6}" y="{middle + 4}" text-anchor="end">{esc(shown)}</text>')
+        parts.append(f'<rect x="{_LABEL_PX}" y="{middle - 6}" width="{long:.1f}" height="12" fill="var(--accent)"/>')
+        parts.append(f'<text x="{_LABEL_PX + long + 5:.1f}" y="{middle + 4}">{count:,} ({count / total:.0%})</text>')
+    return "".join([*parts, f"</svg><figcaption>{esc(title)}: {total:,} in all</figcaption></figure>"])
 
 
 class _Scale:

@@ -10,7 +10,7 @@ from typing import Protocol
 
 from opensearch_vl.images import ImageStore
 from opensearch_vl.types import Frozen, RolloutRecord
-from opensearch_vl.viewer.charts import line_chart
+from opensearch_vl.viewer.charts import bar_chart, line_chart
 from opensearch_vl.viewer.html import bar, esc, page, text
 from opensearch_vl.viewer.page import trajectories
 
@@ -116,14 +116,26 @@ class Curve(Frozen):
     series: dict[str, tuple[float, ...]]
 
 
+class Histogram(Frozen):
+    """How often each value occurs, in the order to be shown."""
+
+    title: str
+    counts: dict[str, int]
+
+
 class ReportData(Frozen):
-    """Everything a report shows besides trajectories; empty parts are left out."""
+    """Everything a report shows besides trajectories; empty parts are left out.
+
+    `shares` are counts out of a whole that are no accuracy, such as defects: `correct` is the count.
+    """
 
     title: str
     summary: str = ""
     figures: tuple[Figure, ...] = ()
     stages: tuple[StageRow, ...] = ()
     scores: tuple[ScoreRow, ...] = ()
+    shares: tuple[ScoreRow, ...] = ()
+    histograms: tuple[Histogram, ...] = ()
     counterfactuals: tuple[Counterfactual, ...] = ()
     costs: tuple[CostRow, ...] = ()
     curves: tuple[Curve, ...] = ()
@@ -143,6 +155,10 @@ def render_report(data: ReportData, records: Sequence[RolloutRecord], store: Ima
     parts = [f"<h1>{esc(data.title)}</h1>", text(data.summary, "p") if data.summary else "", _figures(data.figures)]
     if data.scores:
         parts += ["<h2>Scores</h2>", _scores(data.scores)]
+    if data.shares:
+        parts += ["<h2>Shares</h2>", _scores(data.shares, "With Wilson's interval.", ("Of", "Share", "Count / all"))]
+    if data.histograms:
+        parts += ["<h2>Make-up</h2>", *(bar_chart(chart.title, chart.counts) for chart in data.histograms)]
     if data.counterfactuals:
         parts += ["<h2>Counterfactuals</h2>", _counterfactuals(data.counterfactuals)]
     if data.stages:
@@ -183,7 +199,14 @@ def _table(
     )
 
 
-def _scores(scores: Sequence[ScoreRow]) -> str:
+_SCORES = "Accuracy over the scored cases, with Wilson's interval."
+
+
+def _scores(
+    scores: Sequence[ScoreRow],
+    caption: str = _SCORES,
+    names: tuple[str, str, str] = ("System", "Accuracy", "Right / scored"),
+) -> str:
     rows = [
         [
             esc(row.name),
@@ -196,8 +219,8 @@ def _scores(scores: Sequence[ScoreRow]) -> str:
         ]
         for row in scores
     ]
-    head = ["System", "Accuracy", "95 % interval", "", "Right / scored", "Unscored", "Expected"]
-    return _table("Accuracy over the scored cases, with Wilson's interval.", head, rows, frozenset({1, 2, 4, 5}))
+    head = [names[0], names[1], "95 % interval", "", names[2], "Unscored", "Expected"]
+    return _table(caption, head, rows, frozenset({1, 2, 4, 5}))
 
 
 def _unscored(count: int) -> str:

@@ -14,6 +14,7 @@ import random
 from collections import Counter
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
+from functools import lru_cache, partial
 from itertools import pairwise
 
 import numpy as np
@@ -98,9 +99,12 @@ class Graph:
     def has_edge(self, source: int, target: int) -> bool:
         """Whether `source` links to `target`."""
         row = self.row(source)
-        place = int(np.searchsorted(row, target))
-        return place < len(row) and int(row[place]) == target
+        place = row.searchsorted(target)  # the method: `np.searchsorted` takes longer to arrive here than this takes
+        return bool(place < len(row) and row[place] == target)
 
+
+_CACHED_LINKS = 50_000
+"""Links kept at hand, about 0.5 kB each: reading one takes longer than all the rest of a walk."""
 
 BLOCKS = ("", "disambiguation", "list", "excluded_prefix", "hub")
 """Why a page is never visited; `Graph.blocked` holds indexes into this."""
@@ -161,7 +165,8 @@ def walk_graph(wiki: WikiFolder, rules: WalkRules) -> Graph:
             blocked[page_id] = BLOCKS.index(kind)
         elif title.startswith(prefixes):
             blocked[page_id] = BLOCKS.index("excluded_prefix")
-    return Graph(wiki.indptr, wiki.indices, blocked, stated_edges(wiki) if rules.edges == "stated" else None)
+    plain = np.asarray(wiki.indptr), np.asarray(wiki.indices)  # still mapped, without what a memmap does at every slice
+    return Graph(*plain, blocked, stated_edges(wiki) if rules.edges == "stated" else None)
 
 
 def stated_edges(wiki: WikiFolder) -> npt.NDArray[np.bool_]:
@@ -221,8 +226,9 @@ def walks_by_seed(
     resolved = resolve_rules(wiki, rules)
     seeds, _ = eligible_seeds(wiki, resolved)
     graph = walk_graph(wiki, resolved)
+    link = lru_cache(maxsize=_CACHED_LINKS)(partial(_link, wiki))
     for turn, page_id, domain in _in_turn(seeds, seed, resolved.walks_per_seed):
-        yield _from_seed(wiki, graph, resolved, page_id, domain, derive(seed, "walk", page_id, turn), accept)
+        yield _from_seed(link, graph, resolved, page_id, domain, derive(seed, "walk", page_id, turn), accept)
 
 
 def _in_turn(seeds: dict[str, list[int]], seed: int, turns: int) -> Iterator[tuple[int, int, str]]:
@@ -237,7 +243,7 @@ def _in_turn(seeds: dict[str, list[int]], seed: int, turns: int) -> Iterator[tup
 
 
 def _from_seed(
-    wiki: WikiFolder,
+    link: Callable[[int, int], LinkRow],
     graph: Graph,
     rules: WalkRules,
     page_id: int,
@@ -253,7 +259,7 @@ def _from_seed(
         nodes = try_walk(graph, page_id, hops, rng, reasons, no_chord=rules.no_chord)
         if nodes is None:
             continue
-        links = tuple(_link(wiki, source, target) for source, target in pairwise(nodes))
+        links = tuple(link(source, target) for source, target in pairwise(nodes))
         walk = Walk(nodes, links, seed, domain, retries, Counter(reasons))
         why = accept(walk)
         if why is None:
