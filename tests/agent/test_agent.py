@@ -197,7 +197,7 @@ def test_sources_are_read_off_whole_blocks_of_successful_calls() -> None:
 # ------------------------------------------------------------------------------------------- osvl ask
 
 
-def tools_for(wiki: Path | None, index: Path | None, web: bool, store: ImageStore) -> Toolbox:
+def tools_for(wiki: Path | None, index: Path | None, web: bool, store: ImageStore, brief: bool) -> Toolbox:
     return Toolbox([CropTool()], store)
 
 

@@ -52,7 +52,7 @@ def call(*arguments: str, codes: tuple[int, ...] = (0, 3)) -> Any:
     app = typer.Typer()
     model.register(app)
 
-    def tools_for(wiki: Any, index: Any, web: bool, store: ImageStore) -> Any:
+    def tools_for(wiki: Any, index: Any, web: bool, store: ImageStore, brief: bool) -> Any:
         return world.Tools(world.entities(store, 6))
 
     train.register(app, tools_for)
