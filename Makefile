@@ -44,7 +44,7 @@ quickstart: $(VENV)/.base  ## the whole recipe on the miniature encyclopedia
 	$(BIN)/osvl quickstart --out runs/quickstart --resume
 
 quickstart-train: $(VENV)/.train  ## the same, and a miniature policy trained and measured on top
-	$(BIN)/osvl quickstart --out runs/quickstart --resume
+	$(BIN)/osvl quickstart --out runs/quickstart --train --resume
 
 bench-agent: $(STAMP)  ## rollout engine, dialect, scrubber, image search, OCR; SIZE=small
 	$(BIN)/python benchmarks/bench_agent.py
