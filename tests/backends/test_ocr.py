@@ -89,7 +89,7 @@ def test_what_is_no_picture_is_bad_input(engine: RapidOcr) -> None:
 def test_the_same_picture_is_read_once_by_many_threads(engine: RapidOcr, monkeypatch: pytest.MonkeyPatch) -> None:
     calls: list[int] = []
     original = engine._run
-    monkeypatch.setattr(engine, "_run", lambda pixels, use_cls: calls.append(1) or original(pixels, use_cls))
+    monkeypatch.setattr(engine, "_run", lambda *arguments: calls.append(1) or original(*arguments))
     image = encoded(page(("Only once",)))
     results: list[str] = []
     threads = [threading.Thread(target=lambda: results.append(engine.read_now(image)[0].text)) for _ in range(4)]

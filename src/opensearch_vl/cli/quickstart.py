@@ -74,7 +74,7 @@ def register(app: typer.Typer) -> None:
 
         chosen = load_config(QuickstartSettings, config, overrides)
         skipped = why_not_train(train, dump)
-        if skipped:
+        if train and skipped:
             console().print(f"Training is skipped: {skipped}", markup=False, soft_wrap=True)
         started = time.perf_counter()
         with RunFolder(out, chosen, resume=resume), progress() as bars:
