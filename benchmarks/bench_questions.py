@@ -160,12 +160,24 @@ def part_items(work):
     }
 
 
+def unfiltered(work, wiki):
+    """More questions with the filter off: three walks a seed."""
+    walks = QuestionSettings().walks.model_copy(update={"walks_per_seed": 3})
+    settings = QuestionSettings().model_copy(update={"walks": walks, "max_per_picture": 3})
+    with RunFolder(work / "more", settings, {"seed": SEED + 1}, resume=True) as run:
+        return build_questions(wiki, settings, seed=SEED + 1, run=run).tasks
+
+
 def part_variant(work, variant):
     wiki = WikiFolder(work / "wiki")
     final, dropped = built(work)
     _, text, image = audited(work, final)
-    made = (variant_of(task, variant, wiki) for task in [*final, *dropped])
-    tasks = [task for task in made if task is not None][:ASKED]
+    tasks = [made for task in [*final, *dropped] if (made := variant_of(task, variant, wiki)) is not None]
+    if len(tasks) < ASKED:  # few answer pages have a picture
+        known = {task.question for task in tasks}
+        more = (variant_of(task, variant, wiki) for task in unfiltered(work, wiki))
+        tasks += [task for task in more if task is not None and task.question not in known]
+    tasks = tasks[:ASKED]
     found = solved(tasks, (text, image), variant)
     return {"shortcut": {variant: {"text": found[text.name], "image": found[image.name]}}}
 
