@@ -165,7 +165,7 @@ def unfiltered(work, wiki):
     walks = QuestionSettings().walks.model_copy(update={"walks_per_seed": 3})
     settings = QuestionSettings().model_copy(update={"walks": walks, "max_per_picture": 3})
     with RunFolder(work / "more", settings, {"seed": SEED + 1}, resume=True) as run:
-        return build_questions(wiki, settings, seed=SEED + 1, run=run).tasks
+        return build_questions(wiki, settings, seed=SEED + 1, num=None, tools=QuestionTools(), run=run).tasks
 
 
 def part_variant(work, variant):
