@@ -33,9 +33,10 @@ OsvlError
 
 from __future__ import annotations
 
-from typing import ClassVar
+from typing import TYPE_CHECKING, ClassVar
 
-from opensearch_vl.types import FailureKind
+if TYPE_CHECKING:
+    from opensearch_vl.types import FailureKind
 
 
 class OsvlError(Exception):
@@ -142,43 +143,58 @@ class MissingExtra(OsvlError):
         super().__init__(f"{module} is not installed.", f"Install it with: pip install 'opensearch-vl[{extra}]'")
 
 
+class _Kind:
+    """A kind of failure by its name, looked up when asked for.
+
+    `types` loads pydantic, which takes half of the time of `osvl --help`; errors are imported by every command.
+    """
+
+    def __init__(self, name: str) -> None:
+        self.name = name
+
+    def __get__(self, instance: object, owner: type | None = None) -> FailureKind:
+        from opensearch_vl.types import FailureKind
+
+        return FailureKind[self.name]
+
+
 class ToolError(OsvlError):
     """Raised by a tool or backend; the toolbox turns it into a `ToolFailure` of `kind`."""
 
-    kind: ClassVar[FailureKind] = FailureKind.INTERNAL
+    kind = _Kind("INTERNAL")
 
 
 class BadInput(ToolError):
     """Well-typed arguments that make no sense here: unknown image id, empty box, undecodable picture."""
 
-    kind = FailureKind.BAD_INPUT
+    kind = _Kind("BAD_INPUT")
 
 
 class Blocked(ToolError):
     """The address guard or a policy refused the target."""
 
-    kind = FailureKind.BLOCKED
+    kind = _Kind("BLOCKED")
 
 
 class TooLarge(ToolError):
     """Input or output over a stated limit."""
 
-    kind = FailureKind.TOO_LARGE
+    kind = _Kind("TOO_LARGE")
 
 
 class ToolTimeout(ToolError):
     """The tool or its backend took longer than its limit."""
 
-    kind = FailureKind.TIMEOUT
+    kind = _Kind("TIMEOUT")
 
 
 class RateLimited(ToolError):
     """The backend asked us to slow down."""
 
-    kind = FailureKind.RATE_LIMITED
+    kind = _Kind("RATE_LIMITED")
 
 
 class BackendDown(ToolError):
     """The backend is unreachable or answered with a server error."""
 
-    kind = FailureKind.BACKEND_DOWN
+    kind = _Kind("BACKEND_DOWN")

@@ -4,33 +4,22 @@ import json
 import os
 import subprocess
 import sys
-from collections.abc import Callable
 from pathlib import Path
-from typing import Any
 
 import pytest
 from cli_runner import SRC, osvl
 
 
-def processor_seconds(run: Callable[[], Any]) -> float:
-    """The best of three: what a command costs, whatever else the machine does."""
+def test_help_is_quick_and_loads_no_heavy_library() -> None:
     best = 9.0
     for _ in range(3):
         before = os.times()
-        run()
-        after = os.times()
+        assert osvl("--help").returncode == 0
+        after = os.times()  # processor time: what the command costs, whatever else the machine does
         spent = after.children_user - before.children_user + after.children_system - before.children_system
         best = min(best, spent)
-    return best
-
-
-def test_help_is_quick_and_loads_no_heavy_library() -> None:
-    """Half a second on a quiet machine; on a slow or busy one, in proportion to what its libraries alone take there."""
-    bare = [sys.executable, "-c", "import asyncio, typer, pydantic, rich.console, rich.table, rich.progress"]
-    libraries = processor_seconds(lambda: subprocess.run(bare, check=True))
-    spent = processor_seconds(lambda: osvl("--help").check_returncode())
-    assert spent < max(0.5, 2.5 * libraries), f"osvl --help took {spent:.2f} s, its libraries alone {libraries:.2f} s"
-    code = "import sys, opensearch_vl.cli; print([m for m in ('numpy','cv2','torch','duckdb','pyarrow','openai') if m in sys.modules])"
+    assert best < 0.5, f"osvl --help took {best:.2f} s"
+    code = "import sys, opensearch_vl.cli.app; print([m for m in ('pydantic','numpy','cv2','torch','duckdb','pyarrow','openai') if m in sys.modules])"
     loaded = subprocess.run(
         [sys.executable, "-c", code],
         env={**os.environ, "PYTHONPATH": str(SRC)},
@@ -69,7 +58,7 @@ def test_doctor_names_an_unreachable_server_and_the_fix(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    "module", ["typer", "opensearch_vl.types", "opensearch_vl.cli.wiki", "opensearch_vl.cli.wiring"]
+    "module", ["typer", "opensearch_vl.errors", "opensearch_vl.cli.wiki", "opensearch_vl.cli.wiring"]
 )
 def test_ctrl_c_while_the_command_loads_is_one_line(module: str) -> None:
     code = f"""

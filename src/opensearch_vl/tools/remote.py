@@ -42,7 +42,7 @@ class RemoteFailure(ToolError):
 
     def __init__(self, kind: FailureKind, message: str) -> None:
         super().__init__(message)
-        self.kind = kind  # type: ignore[misc]
+        self.kind = kind
 
 
 class RemoteArguments(BaseModel):
