@@ -22,8 +22,11 @@ import argparse
 import asyncio
 import copy
 import json
+import multiprocessing
 import sys
 import time
+import warnings
+from concurrent.futures import ProcessPoolExecutor
 from pathlib import Path
 from typing import Any
 
@@ -117,9 +120,11 @@ def measure(
 def fine_tune(arguments: argparse.Namespace, settings: SftSettings) -> tuple[Path, float]:
     began = time.perf_counter()
     work = arguments.work
-    source = open_source(arguments.trajectories, work / "pictures")
+    originals = open_source(arguments.trajectories, work / "pictures")
+    source = originals.renamed(settings.renamed_copies, settings.seed)
     if not settings.model:
-        init_miniature(work / "policy", texts(source.records(), source.layout))
+        some = originals.renamed(min(settings.renamed_copies, 2), settings.seed)
+        init_miniature(work / "policy", texts(some.records(), some.layout))
         settings = settings.model_copy(update={"model": str(work / "policy")})
     chat_format = ChatFormat.load(settings.model)
     examples = build_examples(source.records(), source.layout, chat_format, max_tokens=settings.max_tokens)
@@ -158,31 +163,52 @@ def bench_sight(model: Path, held: Side, rl: RlConfig) -> dict[str, float]:
     }  # fmt: skip
 
 
-def bench_grpo(
-    arguments: argparse.Namespace, start: Path, train: Side, held: Side, rl: RlConfig, faults: bool
-) -> dict[str, float]:
+def sides(arguments: argparse.Namespace) -> tuple[Side, Side, int]:
+    """The training side, the held-out side without what both know, and how many questions that left out."""
+    held = Side(arguments.heldout, arguments.heldout_wiki, arguments.heldout_index, arguments.work, arguments.limit)
+    train = Side(arguments.questions, arguments.wiki, arguments.index, arguments.work, None)
+    trained_on = frozenset[str]().union(*(entities(task) for task in train.tasks))
+    apart = [task for task in held.tasks if not entities(task) & trained_on]
+    shared, held.tasks = len(held.tasks) - len(apart), apart
+    return train, held, shared
+
+
+def train_seed(arguments: argparse.Namespace, start: Path, rl: RlConfig, faults: bool, seed: int) -> list[float]:
+    """GRPO with one seed, in a process of its own: sampled and greedy pass@1 on the held-out questions after it."""
+    quiet(arguments.threads // arguments.jobs)
+    train, held, _ = sides(arguments)
+    temperature = rl.agent.sampling.temperature
+    out = arguments.work / f"{'grpo_faults' if faults else 'grpo'}-{seed}"
+    config = rl.model_copy(update={"rl": rl.rl.model_copy(update={"model": str(start), "seed": seed})})
+    scene = train.scene(config, ChatFormat.load(start), temperature, faults)
+    with RunFolder(out, config) as run:
+        trained = train_rl(config.rl, scene, train.tasks, run, out).model
+    sampled = measure(trained, held, rl, temperature, arguments.samples, faults=faults)
+    return [sampled.accuracy.rate, measure(trained, held, rl, faults=faults).accuracy.rate]
+
+
+def bench_grpo(arguments: argparse.Namespace, start: Path, held: Side, rl: RlConfig, faults: bool) -> dict[str, float]:
     """GRPO from one checkpoint with several seeds; the same held-out questions and seeds before and after."""
-    temperature, samples = rl.agent.sampling.temperature, arguments.samples
     name = "grpo_faults" if faults else "grpo"
-    before = measure(start, held, rl, temperature, samples, faults=faults).accuracy
+    before = measure(start, held, rl, rl.agent.sampling.temperature, arguments.samples, faults=faults).accuracy
     greedy_before = measure(start, held, rl, faults=faults).accuracy
-    gains, greedy_gains = [], []
-    for seed in range(arguments.seeds):
-        out = arguments.work / f"{name}-{seed}"
-        config = rl.model_copy(update={"rl": rl.rl.model_copy(update={"model": str(start), "seed": seed})})
-        scene = train.scene(config, ChatFormat.load(start), temperature, faults)
-        with RunFolder(out, config) as run:
-            trained = train_rl(config.rl, scene, train.tasks, run, out).model
-        gains.append(
-            100 * (measure(trained, held, rl, temperature, samples, faults=faults).accuracy.rate - before.rate)
-        )
-        greedy_gains.append(100 * (measure(trained, held, rl, faults=faults).accuracy.rate - greedy_before.rate))
+    with ProcessPoolExecutor(arguments.jobs, multiprocessing.get_context("spawn")) as pool:
+        started = [pool.submit(train_seed, arguments, start, rl, faults, seed) for seed in range(arguments.seeds)]
+        after = np.array([future.result() for future in started])
+    gains, greedy_gains = 100 * (after - [before.rate, greedy_before.rate]).T
     return {
         f"{name}_before": before.rate, f"{name}_greedy_before": greedy_before.rate, f"{name}_samples": before.scored,
-        f"{name}_gain_points": float(np.mean(gains)), f"{name}_gain_points_lowest": float(np.min(gains)),
-        f"{name}_greedy_points": float(np.mean(greedy_gains)),
-        f"{name}_greedy_points_lowest": float(np.min(greedy_gains)), f"{name}_seeds": len(gains),
+        f"{name}_gain_points": float(gains.mean()), f"{name}_gain_points_lowest": float(gains.min()),
+        f"{name}_greedy_points": float(greedy_gains.mean()),
+        f"{name}_greedy_points_lowest": float(greedy_gains.min()), f"{name}_seeds": len(gains),
     }  # fmt: skip
+
+
+def quiet(threads: int) -> None:
+    """Settings of a process that trains."""
+    warnings.simplefilter("ignore")
+    transformers.utils.logging.disable_progress_bar()
+    torch.set_num_threads(max(1, threads))
 
 
 def main() -> None:
@@ -199,19 +225,15 @@ def main() -> None:
     parser.add_argument("--samples", type=int, default=4)
     parser.add_argument("--limit", type=int, default=200)
     parser.add_argument("--threads", type=int, default=2)
+    parser.add_argument("--jobs", type=int, default=2, help="seeds of GRPO trained at once; they share the threads")
     parser.add_argument("--checkpoint", type=Path, help="what sight measures, and where GRPO begins")
     arguments = parser.parse_args()
     parts = arguments.parts or PARTS
-    transformers.utils.logging.disable_progress_bar()
-    torch.set_num_threads(arguments.threads)
+    quiet(arguments.threads)
     sft = load_config(SftSettings, ROOT / "configs" / "sft" / "miniature.yaml", arguments.sft_set)
     rl = load_config(RlConfig, ROOT / "configs" / "rl" / "miniature.yaml", arguments.rl_set)
-    held = Side(arguments.heldout, arguments.heldout_wiki, arguments.heldout_index, arguments.work, arguments.limit)
-    train = Side(arguments.questions, arguments.wiki, arguments.index, arguments.work, None)
-    trained_on = frozenset[str]().union(*(entities(task) for task in train.tasks))
-    apart = [task for task in held.tasks if not entities(task) & trained_on]
-    figures: dict[str, float] = {"heldout_shared": len(held.tasks) - len(apart)}
-    held.tasks = apart
+    _, held, shared = sides(arguments)
+    figures: dict[str, float] = {"heldout_shared": shared}
     model = arguments.work / "sft" / "model"
 
     if "sft" in parts:
@@ -222,7 +244,7 @@ def main() -> None:
         start = arguments.checkpoint or nearest_to_half(arguments.work / "sft" / "checkpoints", held, rl)
         for faults in (False, True):
             if ("faults" if faults else "grpo") in parts:
-                figures |= bench_grpo(arguments, start, train, held, rl, faults)
+                figures |= bench_grpo(arguments, start, held, rl, faults)
 
     file = ROOT / "benchmarks" / "results" / "train.json"
     result = json.loads(file.read_text()) if file.exists() else {"figures": {}}

@@ -2,8 +2,7 @@
 
 import json
 from collections import Counter
-from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -15,11 +14,12 @@ pytest.importorskip("trl")
 transformers = pytest.importorskip("transformers")
 
 import synthetic_world as world  # noqa: E402
+from scripted_policy import Odd, Scripted  # noqa: E402
 
 from opensearch_vl.agent.transcript import ChatFormat  # noqa: E402
-from opensearch_vl.errors import ConfigError, DataError, ModelUnreachable  # noqa: E402
+from opensearch_vl.errors import ConfigError, DataError  # noqa: E402
 from opensearch_vl.images import ImageStore  # noqa: E402
-from opensearch_vl.protocols import JudgedCase, Message, QueryScore, Reply, Sampling, ToolSchema  # noqa: E402
+from opensearch_vl.protocols import JudgedCase, QueryScore  # noqa: E402
 from opensearch_vl.rl.arguments import rl_arguments  # noqa: E402
 from opensearch_vl.rl.batch import make_batch  # noqa: E402
 from opensearch_vl.rl.loss import LossSettings, policy_loss  # noqa: E402
@@ -31,7 +31,7 @@ from opensearch_vl.scoring.judges import ExactJudge  # noqa: E402
 from opensearch_vl.scoring.score import RewardSettings  # noqa: E402
 from opensearch_vl.scoring.score import Scored as RolloutScore  # noqa: E402
 from opensearch_vl.sft.settings import LoraSettings  # noqa: E402
-from opensearch_vl.types import RewardParts, RolloutRecord, Sampled, Trajectory, Usage, Verdict  # noqa: E402
+from opensearch_vl.types import RewardParts, RolloutRecord, Trajectory, Verdict  # noqa: E402
 
 pytestmark = pytest.mark.filterwarnings("ignore")  # third-party deprecations inside the training libraries
 
@@ -77,75 +77,6 @@ def train(config: RlSettings, scene: Scene, tasks: list[Any], out: Path, model_f
 
 def metrics(out: Path) -> list[dict[str, Any]]:
     return [json.loads(line) for line in (out / "metrics.jsonl").read_text().splitlines()]
-
-
-class Scripted:
-    """A policy whose turns are written beforehand, as tokens; its conversations go as the script says.
-
-    Each script is a list of replies; `None` stands for a model server that cannot be reached, a list of ids for tokens
-    that no text would give.
-    """
-
-    name = "scripted"
-
-    def __init__(self, chat: ChatFormat, scripts: Sequence[Sequence[Any]]) -> None:
-        self.chat = chat
-        self.scripts = scripts
-        self.num = 0
-
-    def __call__(self, conversation: str) -> "ScriptedTalk":
-        script = self.scripts[self.num % len(self.scripts)]
-        self.num += 1
-        return ScriptedTalk(self.chat, script)
-
-
-@dataclass
-class Odd:
-    """Tokens with a log-probability of their own."""
-
-    ids: list[int]
-    logprob: float
-
-
-class ScriptedTalk:
-    name = "scripted"
-
-    def __init__(self, chat: ChatFormat, script: Sequence[Any]) -> None:
-        self.chat = chat
-        self.script = list(script)
-        self.ids: list[int] = []
-        self.num_read = 0
-
-    async def complete(
-        self,
-        messages: Sequence[Message],
-        tools: Sequence[ToolSchema] = (),
-        sampling: Sampling = Sampling(),
-        seed: int = 0,
-    ) -> Reply:
-        from opensearch_vl.agent.transcript import Tape
-
-        turn = self.script.pop(0) if self.script else "<think>Done.</think><response>unknown</response>"
-        if turn is None:
-            raise ModelUnreachable("The server is gone.")
-        if self.num_read == 0:
-            self.tape = Tape(self.chat, messages)
-        else:
-            self.tape.add_messages(messages[self.num_read + 1 :])
-        self.num_read = len(messages)
-        odd = turn if isinstance(turn, Odd) else Odd(turn if isinstance(turn, list) else self.ids_of(turn), -1.0)
-        ids = odd.ids
-        sampled = Sampled(
-            prompt_len=len(self.tape.prompt()), token_ids=tuple(ids), logprobs=tuple([odd.logprob] * len(ids))
-        )
-        spoken = ids[:-1] if isinstance(turn, Odd) else []
-        text = turn if isinstance(turn, str) else self.chat.tokenizer.decode(spoken)
-        if not set(ids) & set(self.chat.banned):
-            self.tape.add_reply(text, sampled)
-        return Reply(content=text, usage=Usage(), sampled=sampled)
-
-    def ids_of(self, text: str) -> list[int]:
-        return [*self.chat.encode_text(text), self.chat.im_end]
 
 
 def says(entity: world.Entity, blurred: bool) -> list[str]:
@@ -376,7 +307,7 @@ def test_odd_rollouts_are_counted_and_the_loss_stays_finite(
     assert sum(by_sample[0].training.trained_tokens) > 0
 
 
-def not_numbers(chat: ChatFormat, text: str) -> "Odd":
+def not_numbers(chat: ChatFormat, text: str) -> Odd:
     return Odd([*chat.encode_text(text), chat.im_end], float("nan"))
 
 

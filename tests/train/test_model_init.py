@@ -57,8 +57,9 @@ def test_control_tokens_and_tags_are_single_tokens_and_text_round_trips() -> Non
         assert len(tokenizer(token)["input_ids"]) == 1
     for tag in TAGS:
         assert len(tokenizer(tag, split_special_tokens=True)["input_ids"]) == 1
-    assert len(tokenizer("1931")["input_ids"]) == 4  # digits apart, as in Qwen's vocabulary
-    for text in ("Ķemeri — ваня 東京 🦉", "a\n\n  b\t", ""):
+    for text, tokens in (("1931", ["19", "31"]), ("it is 193", ["19", "3"]), ("2,865", ["2", ",", "86", "5"])):
+        assert [tokenizer.decode([token]) for token in tokenizer(text)["input_ids"]][-len(tokens) :] == tokens
+    for text in ("Ķemeri — ваня 東京 🦉", "a\n\n  b\t", "", "12 Dec. 1931, 3.14159 km2"):
         assert tokenizer.decode(tokenizer(text)["input_ids"]) == text
 
 

@@ -62,6 +62,10 @@ class Transcript:
         return len(self.ids)
 
 
+_REMEMBERED = 1024
+"""Texts whose ids are kept: prompts, openings of turns and empty results come again in every conversation."""
+
+
 class ChatFormat:
     """The Qwen3-VL chat format over one checkpoint's tokenizer and image processor.
 
@@ -89,6 +93,7 @@ class ChatFormat:
         self.banned = (self.image_pad, self.video_pad, self.vision_start, self.vision_end)
         """Ids that a policy must never sample: they would announce a picture that is not there."""
         self._control_ids = frozenset((self.im_start, self.im_end, *self.banned))
+        self._encoded: dict[str, tuple[int, ...]] = {}
         self._newline = self.encode_text("\n")
 
     @classmethod
@@ -143,10 +148,14 @@ class ChatFormat:
         Raises:
             TranscriptError: If a control id comes out all the same.
         """
-        ids: list[int] = self.tokenizer(text, add_special_tokens=False, split_special_tokens=True)["input_ids"]
-        if not self._control_ids.isdisjoint(ids):
-            raise TranscriptError("The tokenizer turned plain text into control tokens; use a fast tokenizer.")
-        return ids
+        if text not in self._encoded:
+            ids = tuple(self.tokenizer(text, add_special_tokens=False, split_special_tokens=True)["input_ids"])
+            if not self._control_ids.isdisjoint(ids):
+                raise TranscriptError("The tokenizer turned plain text into control tokens; use a fast tokenizer.")
+            if len(self._encoded) >= _REMEMBERED:
+                self._encoded.clear()
+            self._encoded[text] = ids
+        return list(self._encoded[text])
 
     def generation_prompt(self, *, prefilled: bool = True) -> list[int]:
         """Ids that open an assistant turn, with what the template writes of the reply unless `prefilled` is False."""

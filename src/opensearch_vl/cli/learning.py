@@ -35,7 +35,7 @@ from opensearch_vl.runs import RunFolder, read_json_lines, read_manifest, read_r
 from opensearch_vl.scoring.judges import ExactJudge
 from opensearch_vl.scoring.metrics import Accuracy, accuracy
 from opensearch_vl.sft.examples import build_examples, texts
-from opensearch_vl.sft.model_init import MiniatureShape, init_miniature
+from opensearch_vl.sft.model_init import init_miniature
 from opensearch_vl.sft.source import open_source
 from opensearch_vl.sft.synthesis import keep_pictures
 from opensearch_vl.sft.train import train_sft
@@ -142,7 +142,7 @@ def learn(out: Path, world: World, settings: TrainingSettings, seed: int, part: 
         with part(f"Measuring {POINTS[point]}") as advance:
             return measure(model, held, other, out / point, settings, resume=resume, advance=advance)
 
-    policy = initial_policy(out / "trajectories", out / "policy", settings.shape, seed)
+    policy = initial_policy(out / "trajectories", out / "policy", settings, seed)
     heldout = {"untrained": measured("untrained", policy)}
     with part("Fine-tuning") as advance:
         sft = fine_tune(out / "trajectories", policy, out / "sft", settings.sft, seed, resume=resume, advance=advance)
@@ -184,12 +184,12 @@ def held_out(
     return other, new, len(build.tasks) - len(new)
 
 
-def initial_policy(trajectories: Path, out: Path, shape: MiniatureShape, seed: int) -> Path:
+def initial_policy(trajectories: Path, out: Path, settings: TrainingSettings, seed: int) -> Path:
     """A fresh miniature policy whose tokenizer is trained on the trajectories; it is there only whole."""
     if not out.exists():
-        source = open_source([trajectories], out)
+        source = open_source([trajectories], out).renamed(settings.sft.renamed_copies, seed)
         part = out.with_name(f"{out.name}.part")
-        init_miniature(part, texts(source.records(), source.layout), seed, shape)
+        init_miniature(part, texts(source.records(), source.layout), seed, settings.shape)
         part.replace(out)
     return out
 
@@ -201,7 +201,7 @@ def fine_tune(
     if (done := _result(out)) is not None:
         return done
     settings = settings.model_copy(update={"model": str(policy), "seed": seed})
-    source = open_source([trajectories], out / "images")
+    source = open_source([trajectories], out / "images").renamed(settings.renamed_copies, seed)
     chat_format = ChatFormat.load(policy, max_pixels=settings.image_max_pixels)
     examples = build_examples(source.records(), source.layout, chat_format, max_tokens=settings.max_tokens)
     manifest = {"data": [str(trajectories)], "examples": len(examples.transcripts)}

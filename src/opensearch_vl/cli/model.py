@@ -28,6 +28,9 @@ def register(app: typer.Typer) -> None:
         out: Annotated[Path, typer.Option("--out", help="Checkpoint directory to write.")],
         preset: Annotated[Literal["miniature"], typer.Option(help="What to make.")] = "miniature",
         vocab_size: Annotated[int, typer.Option(min=300, help="Tokens of text.")] = 2048,
+        renamed: Annotated[
+            int, typer.Option(min=0, help="Learn from so many copies of the runs under other names instead.")
+        ] = 0,
         seed: SeedOption = 0,
         as_json: JsonOption = False,
     ) -> None:
@@ -39,7 +42,7 @@ def register(app: typer.Typer) -> None:
 
         if (out / "config.json").exists():
             raise RunExists(f"{out} already holds a checkpoint.", "Choose another --out.")
-        source = open_source(data, out / "pictures")
+        source = open_source(data, out / "pictures").renamed(renamed, seed)
         shape = MiniatureShape(vocab_size=vocab_size)
         report = init_miniature(out, texts(source.records(), source.layout), seed, shape)
         emit(

@@ -61,7 +61,7 @@ def register(app: typer.Typer, tools_for: ToolsFor) -> None:
 
         chosen = load_config(SftSettings, config, settings or ())
         _needs_model(chosen.model)
-        source = open_source(data, out / "images")
+        source = open_source(data, out / "images").renamed(chosen.renamed_copies, chosen.seed)
         chat_format = ChatFormat.load(chosen.model, max_pixels=chosen.image_max_pixels)
         examples = build_examples(source.records(), source.layout, chat_format, max_tokens=chosen.max_tokens)
         manifest = {"data": [str(run) for run in data], "examples": len(examples.transcripts)}

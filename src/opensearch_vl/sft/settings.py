@@ -34,6 +34,8 @@ class SftSettings(Config):
 
     Attributes:
         model: Checkpoint directory, or a name on the hub.
+        renamed_copies: Train on each trajectory so many times under other names instead of on itself; for policies that
+            learn from nothing (`sft.renaming`). 0 leaves the data as they are.
         max_tokens: Longest transcript; 32,000 in the paper.
         image_max_pixels: Pixels of a picture as the model sees it; 262,144 in the paper. None keeps the checkpoint's.
         learning_rate: Peak; 2e-5 in the paper.
@@ -64,6 +66,7 @@ class SftSettings(Config):
     """
 
     model: str = ""
+    renamed_copies: int = Field(default=0, ge=0)
     max_tokens: int = Field(default=32_000, gt=0)
     image_max_pixels: int | None = Field(default=262_144, gt=0)
     learning_rate: float = Field(default=2e-5, gt=0)

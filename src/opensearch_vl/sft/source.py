@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from opensearch_vl.agent.layouts import Layout, build_layout, describe_tools
@@ -14,6 +14,7 @@ from opensearch_vl.images import ImageStore
 from opensearch_vl.prompts import prompt_hash
 from opensearch_vl.protocols import ToolSchema
 from opensearch_vl.runs import read_manifest, read_records
+from opensearch_vl.sft.renaming import renamed_copies
 from opensearch_vl.sft.sharegpt import read_sharegpt, unescape
 from opensearch_vl.types import RolloutRecord
 
@@ -31,6 +32,10 @@ class Source:
     layout: Layout
     store: ImageStore
     records: Callable[[], Iterator[RolloutRecord]]
+
+    def renamed(self, copies: int, seed: int) -> Source:
+        """The same with each trajectory so many times under other names; 0 leaves all as it is. See `sft.renaming`."""
+        return replace(self, records=lambda: renamed_copies(self.records, copies, seed))
 
 
 def open_source(data: Sequence[Path], pictures: Path) -> Source:
