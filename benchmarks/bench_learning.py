@@ -60,6 +60,8 @@ from opensearch_vl.sft.train import step_of, train_sft  # noqa: E402
 from opensearch_vl.types import QuestionRecord, Task  # noqa: E402
 
 PARTS = ("sft", "sight", "grpo", "faults")
+TRIALS = 4
+"""Samples by which a training question is called sometimes solved."""
 TRANSIENT, PERMANENT = 0.1, 0.1
 """Chance of a call to time out, and of a conversation to have one of its searches down."""
 
@@ -173,7 +175,9 @@ def sides(arguments: argparse.Namespace) -> tuple[Side, Side, int]:
     return train, held, shared
 
 
-def train_seed(arguments: argparse.Namespace, start: Path, rl: RlConfig, faults: bool, seed: int) -> list[float]:
+def train_seed(
+    arguments: argparse.Namespace, start: Path, rl: RlConfig, faults: bool, seed: int, chosen: list[str]
+) -> list[float]:
     """GRPO with one seed, in a process of its own: sampled and greedy pass@1 on the held-out questions after it."""
     quiet(arguments.threads // arguments.jobs)
     train, held, _ = sides(arguments)
@@ -182,21 +186,28 @@ def train_seed(arguments: argparse.Namespace, start: Path, rl: RlConfig, faults:
     config = rl.model_copy(update={"rl": rl.rl.model_copy(update={"model": str(start), "seed": seed})})
     scene = train.scene(config, ChatFormat.load(start), temperature, faults)
     with RunFolder(out, config) as run:
-        trained = train_rl(config.rl, scene, train.tasks, run, out).model
+        trained = train_rl(config.rl, scene, [task for task in train.tasks if task.id in chosen], run, out).model
     sampled = measure(trained, held, rl, temperature, arguments.samples, faults=faults)
     return [sampled.accuracy.rate, measure(trained, held, rl, faults=faults).accuracy.rate]
 
 
-def bench_grpo(arguments: argparse.Namespace, start: Path, held: Side, rl: RlConfig, faults: bool) -> dict[str, float]:
+def bench_grpo(
+    arguments: argparse.Namespace, start: Path, train: Side, held: Side, rl: RlConfig, faults: bool
+) -> dict[str, float]:
     """GRPO from one checkpoint with several seeds; the same held-out questions and seeds before and after."""
     name = "grpo_faults" if faults else "grpo"
     before = measure(start, held, rl, rl.agent.sampling.temperature, arguments.samples, faults=faults).accuracy
     greedy_before = measure(start, held, rl, faults=faults).accuracy
+    some = measure(start, train, rl, rl.agent.sampling.temperature, TRIALS, num=arguments.pool).sometimes_solved()
+    chosen = [task.id for task in some or train.tasks][: rl.rl.prompts_per_step]
     with ProcessPoolExecutor(arguments.jobs, multiprocessing.get_context("spawn")) as pool:
-        started = [pool.submit(train_seed, arguments, start, rl, faults, seed) for seed in range(arguments.seeds)]
+        started = [
+            pool.submit(train_seed, arguments, start, rl, faults, seed, chosen) for seed in range(arguments.seeds)
+        ]
         after = np.array([future.result() for future in started])
     gains, greedy_gains = 100 * (after - [before.rate, greedy_before.rate]).T
     return {
+        f"{name}_tasks": len(chosen),
         f"{name}_before": before.rate, f"{name}_greedy_before": greedy_before.rate, f"{name}_samples": before.scored,
         f"{name}_gain_points": float(gains.mean()), f"{name}_gain_points_lowest": float(gains.min()),
         f"{name}_greedy_points": float(greedy_gains.mean()),
@@ -225,6 +236,7 @@ def main() -> None:
     parser.add_argument("--samples", type=int, default=4)
     parser.add_argument("--limit", type=int, default=200)
     parser.add_argument("--threads", type=int, default=2)
+    parser.add_argument("--pool", type=int, default=96, help="training questions that GRPO's are chosen from")
     parser.add_argument("--jobs", type=int, default=2, help="seeds of GRPO trained at once; they share the threads")
     parser.add_argument("--checkpoint", type=Path, help="what sight measures, and where GRPO begins")
     arguments = parser.parse_args()
@@ -232,7 +244,7 @@ def main() -> None:
     quiet(arguments.threads)
     sft = load_config(SftSettings, ROOT / "configs" / "sft" / "miniature.yaml", arguments.sft_set)
     rl = load_config(RlConfig, ROOT / "configs" / "rl" / "miniature.yaml", arguments.rl_set)
-    _, held, shared = sides(arguments)
+    train, held, shared = sides(arguments)
     figures: dict[str, float] = {"heldout_shared": shared}
     model = arguments.work / "sft" / "model"
 
@@ -244,7 +256,7 @@ def main() -> None:
         start = arguments.checkpoint or nearest_to_half(arguments.work / "sft" / "checkpoints", held, rl)
         for faults in (False, True):
             if ("faults" if faults else "grpo") in parts:
-                figures |= bench_grpo(arguments, start, held, rl, faults)
+                figures |= bench_grpo(arguments, start, train, held, rl, faults)
 
     file = ROOT / "benchmarks" / "results" / "train.json"
     result = json.loads(file.read_text()) if file.exists() else {"figures": {}}

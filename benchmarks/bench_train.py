@@ -217,7 +217,7 @@ def bench_method(setting: Setting, figures: dict[str, float]) -> None:
 
 LEARNING = {"pages": 300, "num": 8, "heldout_pages": 200, "heldout_num": 4} if SMALL else {"pages": 2000, "num": None}
 SMALL_LEARNING = [
-    *("--seeds", "1", "--samples", "1", "--limit", "4"),
+    *("--seeds", "1", "--samples", "1", "--limit", "4", "--pool", "4"),
     *(part for setting in ("max_steps=3", "batch_size=4", "per_device=4", "log_every=1", "save_every=1")
       for part in ("--sft-set", setting)),
     *(part for setting in ("steps=1", "prompts_per_step=2", "group_size=2", "per_device=4", "save_every=1")

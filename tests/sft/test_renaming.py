@@ -98,5 +98,11 @@ def test_copies_differ_and_the_same_seed_gives_the_same(originals: list[RolloutR
     assert all("Founded in" in record.trajectory.steps[-2].observation.text for record in copies)  # type: ignore[union-attr]
 
 
+def test_a_trajectory_that_comes_twice_is_another_one_each_time(originals: list[RolloutRecord]) -> None:
+    copies = list(renamed_copies(lambda: iter([*originals, originals[0]]), 1, seed=0))
+    first, again = copies[0], copies[-1]
+    assert first.id != again.id and name_and_year(first)[0] != name_and_year(again)[0]
+
+
 def test_no_copies_gives_the_records(originals: list[RolloutRecord]) -> None:
     assert list(renamed_copies(lambda: iter(originals), 0, seed=0)) == originals

@@ -12,9 +12,11 @@ another miniature, so no entity of theirs was trained on; names that both happen
 from __future__ import annotations
 
 import asyncio
+import json
 from collections.abc import Callable
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -147,8 +149,10 @@ def learn(out: Path, world: World, settings: TrainingSettings, seed: int, part: 
     with part("Fine-tuning") as advance:
         sft = fine_tune(out / "trajectories", policy, out / "sft", settings.sft, seed, resume=resume, advance=advance)
     heldout["tuned"] = measured("tuned", out / "sft" / "model")
+    with part("Choosing questions that are sometimes solved") as advance:
+        chosen = sometimes_solved(questions.tasks, world, out, settings, seed, advance=advance)
     with part("Training with GRPO") as advance:
-        rl = reinforce(questions.tasks, world, out, settings, seed, resume=resume, advance=advance)
+        rl = reinforce(chosen, world, out, settings, seed, resume=resume, advance=advance)
     heldout["reinforced"] = measured("reinforced", out / "rl" / "model")
     return Learning(
         questions=len(questions.tasks),
@@ -219,10 +223,35 @@ def fine_tune(
     return facts
 
 
+def sometimes_solved(
+    tasks: list[Task], world: World, out: Path, settings: TrainingSettings, seed: int, *, advance: Advance
+) -> list[Task]:
+    """Questions for GRPO: of the first `rl_pool`, those that the fine-tuned policy answers in some samples only.
+
+    Their ids are kept in ``OUT/rl-tasks.json``. Where there is none, all of the pool are taken.
+    """
+    kept, pool = out / "rl-tasks.json", tasks[: settings.rl_pool]
+    if not kept.exists():
+        model = out / "sft" / "model"
+        store = ImageStore(out / "pool" / "images", fallbacks=(ImageStore(out / "questions" / "images"),))
+        policy, chat_format = load_policy(
+            model, store, max_pixels=settings.rl.image_max_pixels, max_rows=settings.rl.max_rows, lockstep=True
+        )
+        scene = _scene(world, store, settings, settings.agent, chat_format)
+        talk = partial(PolicyChat, policy, chat_format)
+        rate = asyncio.run(pass_rate(scene, pool, talk, samples=settings.rl_samples, seed=seed))
+        part = kept.with_suffix(".part")
+        part.write_text(json.dumps([task.id for task in rate.sometimes_solved()]), encoding="utf-8")
+        part.replace(kept)
+    advance(len(pool), len(pool))
+    chosen = set(json.loads(kept.read_text(encoding="utf-8")))
+    return [task for task in pool if task.id in chosen][: settings.rl.prompts_per_step] or pool
+
+
 def reinforce(
     tasks: list[Task], world: World, out: Path, settings: TrainingSettings, seed: int, *, resume: bool, advance: Advance
 ) -> dict[str, Any]:
-    """GRPO from ``OUT/sft/model`` on the training questions; writes ``OUT/rl/model`` and returns the figures."""
+    """GRPO from ``OUT/sft/model`` on the questions; writes ``OUT/rl/model`` and returns the figures."""
     folder = out / "rl"
     if (done := _result(folder)) is not None:
         return done

@@ -44,7 +44,7 @@ def register(app: typer.Typer) -> None:
         seed: Annotated[int | None, typer.Option("--seed", help="Seed of everything.")] = None,
         train: Annotated[
             bool, typer.Option("--train/--no-train", help="Train a miniature policy as well; needs the train extra.")
-        ] = False,
+        ] = True,
         config: ConfigOption = None,
         settings: SetOption = None,
         resume: ResumeOption = False,
@@ -74,8 +74,6 @@ def register(app: typer.Typer) -> None:
 
         chosen = load_config(QuickstartSettings, config, overrides)
         skipped = why_not_train(train, dump)
-        if train and skipped:
-            console().print(f"Training is skipped: {skipped}", markup=False, soft_wrap=True)
         started = time.perf_counter()
         with RunFolder(out, chosen, resume=resume), progress() as bars:
             pipeline = Pipeline(out, chosen, resume=resume, show=lambda title: _bar(bars, title))
@@ -89,6 +87,8 @@ def register(app: typer.Typer) -> None:
         }
         write_summary(out, summary)
         emit(summary, as_json, lambda: _print(summary))
+        if train and skipped:
+            console().print(f"Training is skipped: {skipped}", markup=False, soft_wrap=True)
         whole = summary["questions"] and not summary["wiki"]["damage"]
         raise typer.Exit(EXIT_DONE if whole else EXIT_PARTIAL)
 
@@ -98,7 +98,7 @@ def why_not_train(asked: bool, dump: Path | None) -> str:
     from opensearch_vl.cli.stages import missing_extra
 
     if not asked:
-        return "not asked for; --train does it."
+        return "left out by --no-train."
     if dump is not None:
         return "held-out questions come from a second miniature; with --dump, use osvl train sft and osvl train rl."
     if missing := missing_extra():

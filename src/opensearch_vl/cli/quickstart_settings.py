@@ -81,12 +81,13 @@ class MiniatureAgent(AgentSettings):
 class QuickSft(SftSettings):
     """Fine-tuning of the miniature policy; `model` is filled in."""
 
+    renamed_copies: int = Field(14, ge=0)
     max_tokens: int = Field(2048, gt=0)
     image_max_pixels: int | None = Field(None, gt=0)
     optimizer: Literal["adamw", "muon_adamw"] = "muon_adamw"
-    learning_rate: float = Field(3e-3, gt=0)
+    learning_rate: float = Field(1e-2, gt=0)
     warmup: float = Field(0.03, ge=0, lt=1)
-    max_steps: int | None = Field(600, gt=0)
+    max_steps: int | None = Field(1200, gt=0)
     batch_size: int = Field(8, gt=0)
     per_device: int = Field(8, gt=0)
     weight_decay: float = Field(0.01, ge=0)
@@ -119,6 +120,8 @@ class TrainingSettings(Config):
     Attributes:
         num: Questions to train on; None takes as many as there are.
         noise: How often the expert errs before a move, in [0, 1].
+        rl_pool: Training questions that GRPO's are chosen from.
+        rl_samples: Samples of each by which they are chosen.
         heldout_pages: Size of the second miniature, whose entities are not trained on.
         heldout_num: Questions about it.
         questions: How both sets of questions are built.
@@ -130,8 +133,10 @@ class TrainingSettings(Config):
         reward: How rollouts are scored.
     """
 
-    num: int | None = Field(1500, ge=1)
+    num: int | None = Field(800, ge=1)
     noise: float = Field(0.0, ge=0, le=1)
+    rl_pool: int = Field(64, ge=1)
+    rl_samples: int = Field(4, ge=2)
     heldout_pages: int = Field(600, ge=100)
     heldout_num: int = Field(100, ge=1)
     questions: TwoHopQuestions = TwoHopQuestions()

@@ -30,6 +30,21 @@ class PassRate:
     unscored: dict[str, int]
     outcomes: tuple[Outcome, ...]
 
+    def sometimes_solved(self) -> list[Task]:
+        """Tasks with right and wrong rollouts, in order of their first one.
+
+        What a policy always or never answers teaches it nothing and adds noise, which a few hundred rollouts of a
+        small policy cannot afford. Measured with a handful of samples a task, this is the selection by pass rate that
+        is usual before reinforcement learning.
+        """
+        verdicts: dict[str, set[bool]] = {}
+        tasks: dict[str, Task] = {}
+        for outcome in self.outcomes:
+            right = outcome.score.verdict is not None and outcome.score.verdict.correct is True
+            tasks.setdefault(outcome.task.id, outcome.task)
+            verdicts.setdefault(outcome.task.id, set()).add(right)
+        return [task for name, task in tasks.items() if len(verdicts[name]) == 2]
+
 
 async def pass_rate(
     scene: Scene, tasks: Sequence[Task], model_for: ModelFor, *, samples: int = 1, seed: int = 0

@@ -38,8 +38,9 @@ TAGS = ("<tool_call>", "</tool_call>", "<tool_response>", "</tool_response>", "<
 """Tags that Qwen's vocabulary holds as single tokens of ordinary text."""
 
 PAIRS = tuple(f"{number:02}" for number in range(100))
-"""Two digits are one token here, where Qwen's vocabulary has each digit apart: of 1847, ``18`` is easily told and ``47``
-is one thing to copy instead of two that occur everywhere. Policies of this size did not learn to copy single digits."""
+"""Two digits are one token here, where Qwen's vocabulary has each digit apart: of 1847, ``18`` is easily told, and
+``47`` is one thing to copy instead of two that occur everywhere. Policies of this size did not learn to copy single
+digits."""
 
 CHAT_TEMPLATE = """\
 {%- macro show(content) -%}
@@ -158,7 +159,7 @@ def init_miniature(
 
 
 def train_tokenizer(texts: Iterable[str], vocab_size: int) -> Any:
-    """A byte-level BPE tokenizer of Qwen's kind (same splitting rule) with its control tokens, tags, and pairs of digits.
+    """A byte-level BPE tokenizer of Qwen's kind (same splitting rule) with its control tokens, tags and digit pairs.
 
     Raises:
         DataError: If `texts` holds nothing.

@@ -65,6 +65,8 @@ class Names:
 def renamed_copies(records: Callable[[], Iterator[RolloutRecord]], num: int, seed: int) -> Iterator[RolloutRecord]:
     """Each trajectory `num` times under other names, copy after copy of all of them; 0 gives them as they are.
 
+    A trajectory that comes twice is another one each time, so that naming a run twice gives it twice the weight.
+
     Args:
         records: Reads the trajectories; called anew for every copy.
         num: Copies.
@@ -74,9 +76,11 @@ def renamed_copies(records: Callable[[], Iterator[RolloutRecord]], num: int, see
         yield from records()
         return
     names = Names.found_in(records())
-    for copy in range(num):
+    number = 0
+    for _ in range(num):
         for record in records():
-            yield renamed(record, names, generator("renaming", seed, copy, record.id), f"{record.id}~{copy}")
+            yield renamed(record, names, generator("renaming", seed, number), f"{record.id}~{number}")
+            number += 1
 
 
 def renamed(record: RolloutRecord, names: Names, rng: Random, new_id: str) -> RolloutRecord:
