@@ -27,6 +27,7 @@ import sys
 import time
 import warnings
 from concurrent.futures import ProcessPoolExecutor
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -81,7 +82,8 @@ class Side:
         records = read_records(questions, QuestionRecord)
         self.tasks: list[Task] = [record.task for record in records if record.task is not None][:limit]
         self.store = ImageStore(work / "images", (ImageStore(questions / "images"),))
-        self.toolbox = wiring.toolbox(wiring.local_world(wiki, index), self.store, brief=True)
+        self.world = wiring.local_world(wiki, index)
+        self.toolbox = wiring.toolbox(self.world, self.store, brief=True)
 
     def scene(self, config: RlConfig, chat_format: ChatFormat, temperature: float, faults: bool = False) -> Scene:
         sampling = config.agent.sampling.model_copy(update={"temperature": temperature})
@@ -185,6 +187,7 @@ def train_seed(
     out = arguments.work / f"{'grpo_faults' if faults else 'grpo'}-{seed}"
     config = rl.model_copy(update={"rl": rl.rl.model_copy(update={"model": str(start), "seed": seed})})
     scene = train.scene(config, ChatFormat.load(start), temperature, faults)
+    scene = replace(scene, retelling=wiring.retelling_of(train.world.wiki)) if rl.rl.retold else scene
     with RunFolder(out, config) as run:
         trained = train_rl(config.rl, scene, [task for task in train.tasks if task.id in chosen], run, out).model
     sampled = measure(trained, held, rl, temperature, arguments.samples, faults=faults)

@@ -9,7 +9,7 @@ from synthetic_world import records
 
 from opensearch_vl.images import ImageStore
 from opensearch_vl.seeds import generator
-from opensearch_vl.sft.renaming import Names, renamed, renamed_copies
+from opensearch_vl.sft.renaming import Names, renamed, renamed_copies, texts_of
 from opensearch_vl.types import RolloutRecord, ToolCall
 
 NAME = re.compile(r"Title: (\w+)\nSummary: Founded in (\d+)")
@@ -27,18 +27,18 @@ def name_and_year(record: RolloutRecord) -> tuple[str, str]:
 
 
 def test_only_words_with_a_capital_that_few_trajectories_hold_are_names(originals: list[RolloutRecord]) -> None:
-    assert Names.found_in(originals).words == {name_and_year(record)[0] for record in originals}
+    assert Names.found_in(map(texts_of, originals)).words == {name_and_year(record)[0] for record in originals}
 
 
 def test_a_word_that_is_also_written_small_is_no_name(originals: list[RolloutRecord]) -> None:
     name = name_and_year(originals[0])[0]
     question = originals[1].task.model_copy(update={"question": f"Is it {name.lower()}?"})
     others = [originals[0], originals[1].model_copy(update={"task": question}), *originals[2:]]
-    assert name not in Names.found_in(others).words
+    assert name not in Names.found_in(map(texts_of, others)).words
 
 
 def test_a_copy_is_the_same_story_of_somebody_else(originals: list[RolloutRecord]) -> None:
-    names = Names.found_in(originals)
+    names = Names.found_in(map(texts_of, originals))
     for record in originals:
         copy = renamed(record, names, generator("test", record.id), "copy")
         (name, year), (new, new_year) = name_and_year(record), name_and_year(copy)
@@ -69,7 +69,7 @@ def test_numbers_keep_their_first_digits_and_may_run_out(originals: list[Rollout
     record = originals[0].model_copy(
         update={"task": originals[0].task.model_copy(update={"question": f"{many} {many}"})}
     )
-    said = renamed(record, Names.found_in(originals), generator("test"), "copy").task.question.split()
+    said = renamed(record, Names.found_in(map(texts_of, originals)), generator("test"), "copy").task.question.split()
     assert said[:201] == said[201:]
     assert [word[:2] for word in said[:200]] == ["18"] * 100 + ["19"] * 100
     assert said[200][:3] == "123" and len(said[200]) == 7
@@ -82,7 +82,10 @@ def test_numbers_that_a_call_passes_as_numbers_stay(originals: list[RolloutRecor
     step = record.trajectory.steps[0].model_copy(update={"call": box, "text": text})
     trajectory = record.trajectory.model_copy(update={"steps": (step, *record.trajectory.steps[1:])})
     copy = renamed(
-        record.model_copy(update={"trajectory": trajectory}), Names.found_in(originals), generator(0), "copy"
+        record.model_copy(update={"trajectory": trajectory}),
+        Names.found_in(map(texts_of, originals)),
+        generator(0),
+        "copy",
     )
     call = copy.trajectory.steps[0].call
     assert call is not None and call.arguments["x"] == 120 and call.arguments["box"] == [3.5, 640]

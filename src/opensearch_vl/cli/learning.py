@@ -15,7 +15,7 @@ import asyncio
 import json
 from collections.abc import Callable
 from contextlib import AbstractContextManager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -25,7 +25,7 @@ from opensearch_vl.agent.settings import AgentSettings
 from opensearch_vl.agent.transcript import ChatFormat
 from opensearch_vl.cli.quickstart_settings import QuickSft, TrainingSettings
 from opensearch_vl.cli.stages import POINTS, Advance, build_question_run, miniature_wiki, rate, roll_out_expert
-from opensearch_vl.cli.wiring import World, local_world, toolbox
+from opensearch_vl.cli.wiring import World, local_world, retelling_of, toolbox
 from opensearch_vl.errors import DataError
 from opensearch_vl.images import ImageStore
 from opensearch_vl.rl.passrate import pass_rate
@@ -262,6 +262,7 @@ def reinforce(
         store = ImageStore(run.images.root, fallbacks=(ImageStore(out / "questions" / "images"),))
         chat_format = ChatFormat.load(start, max_pixels=rl.image_max_pixels)
         scene = _scene(world, store, settings, settings.agent, chat_format)
+        scene = replace(scene, retelling=retelling_of(world.wiki)) if rl.retold else scene
         report = train_rl(rl, scene, tasks, run, folder, progress=advance)
         unscored = sum(bool(record.reason) for record in read_records(folder, RolloutRecord))
         counts = {"rollouts": len(run.done), "unscored": unscored}

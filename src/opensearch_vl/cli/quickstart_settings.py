@@ -85,7 +85,7 @@ class QuickSft(SftSettings):
     max_tokens: int = Field(2048, gt=0)
     image_max_pixels: int | None = Field(None, gt=0)
     optimizer: Literal["adamw", "muon_adamw"] = "muon_adamw"
-    learning_rate: float = Field(1e-2, gt=0)
+    learning_rate: float = Field(3e-3, gt=0)
     warmup: float = Field(0.03, ge=0, lt=1)
     max_steps: int | None = Field(1200, gt=0)
     batch_size: int = Field(8, gt=0)

@@ -99,17 +99,21 @@ def register(app: typer.Typer, tools_for: ToolsFor) -> None:
         from opensearch_vl.agent.environment import Environment
         from opensearch_vl.agent.transcript import ChatFormat
         from opensearch_vl.cli.data import judge_for
+        from opensearch_vl.cli.wiring import retelling_of
         from opensearch_vl.config import load_config
-        from opensearch_vl.errors import DataError
+        from opensearch_vl.errors import ConfigError, DataError
         from opensearch_vl.images import ImageStore
         from opensearch_vl.rl.rollouts import Scene
         from opensearch_vl.rl.settings import RlConfig
         from opensearch_vl.rl.trainer import train_rl
         from opensearch_vl.runs import read_records
         from opensearch_vl.types import QuestionRecord
+        from opensearch_vl.wiki.tables import WikiFolder
 
         chosen = load_config(RlConfig, config, settings or ())
         _needs_model(chosen.rl.model)
+        if chosen.rl.retold and wiki is None:
+            raise ConfigError("rl.retold tells an encyclopedia under other names.", "Give the wiki folder: --wiki WIKI")
         tasks = [record.task for record in read_records(questions, QuestionRecord) if record.task is not None]
         if not tasks:
             raise DataError(f"{questions} holds no finished question.", "Build some with: osvl questions build")
@@ -124,6 +128,7 @@ def register(app: typer.Typer, tools_for: ToolsFor) -> None:
                 chat_format,
                 max_tokens=chosen.rl.max_tokens,
                 judge_retries=chosen.rl.judge_retries,
+                retelling=retelling_of(WikiFolder(wiki)) if chosen.rl.retold and wiki is not None else None,
             )
             report = train_rl(chosen.rl, scene, tasks, run, out)
         emit(

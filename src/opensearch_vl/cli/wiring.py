@@ -14,6 +14,7 @@ if TYPE_CHECKING:
     from opensearch_vl.questions.build import QuestionTools
     from opensearch_vl.questions.facts import Facts
     from opensearch_vl.questions.writer import LlmWriter
+    from opensearch_vl.rl.retelling import Retelling
     from opensearch_vl.tools.toolbox import Toolbox
     from opensearch_vl.wiki.tables import WikiFolder
 
@@ -258,3 +259,11 @@ def _web_search() -> SearchEngine:
     raise UsageError(
         "--web needs a search service.", "Put SERPER_API_KEY, BRAVE_API_KEY or OSVL_SEARXNG_URL into .env."
     )
+
+
+def retelling_of(wiki: WikiFolder) -> Retelling:
+    """Other names for the rollouts of training, made of those in an encyclopedia."""
+    from opensearch_vl.rl.retelling import Retelling
+    from opensearch_vl.sft.renaming import Names
+
+    return Retelling(Names.found_in((page.title, wiki.document(page.page_id)) for page in wiki.pages()))

@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 from collections import Counter
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
@@ -19,6 +19,7 @@ from opensearch_vl.agent.transcript import ChatFormat, Tape, Transcript, transcr
 from opensearch_vl.errors import TranscriptError
 from opensearch_vl.protocols import ChatModel, Judge
 from opensearch_vl.rl.batch import Batch, ScoredTranscript
+from opensearch_vl.rl.retelling import Retelling
 from opensearch_vl.scoring.reward import NOT_THE_POLICY
 from opensearch_vl.scoring.score import RewardSettings, Scored, score_rollout
 from opensearch_vl.seeds import derive, generator
@@ -64,6 +65,7 @@ class Scene:
         chat_format: Of the checkpoint.
         max_tokens: Longest transcript; whole steps are cut from the end.
         judge_retries: How often a silent judge is asked again.
+        retelling: Tells every group of every step under names of its own; None leaves all as it is.
     """
 
     env: Environment
@@ -72,6 +74,14 @@ class Scene:
     chat_format: ChatFormat
     max_tokens: int | None = None
     judge_retries: int = 2
+    retelling: Retelling | None = None
+
+    def told(self, task: Task, seed: int) -> tuple[Scene, Task]:
+        """The scene of one conversation and its task, under the names of a seed."""
+        if self.retelling is None:
+            return self, task
+        task, env = self.retelling.under(task, self.env, seed)
+        return replace(self, env=env), task
 
 
 ModelFor = Callable[[str], ChatModel]
@@ -104,7 +114,13 @@ async def roll_out(
     return list(
         await asyncio.gather(
             *(
-                _one(scene, task, group, sample, model, derive(run_seed, step, task.id, sample))
+                _one(
+                    *scene.told(task, derive(run_seed, step, task.id, "names")),
+                    group,
+                    sample,
+                    model,
+                    derive(run_seed, step, task.id, sample),
+                )
                 for (group, task, sample), model in zip(jobs, models, strict=True)
             )
         )

@@ -46,6 +46,8 @@ class RlSettings(Config):
         lora: Adapters; None trains all weights. The final checkpoint has them merged.
         router_aux: Weight of the loss that balances the experts of a mixture; 0.01 in the paper. Only for MoE models.
         lockstep: Whether rollouts wait for one another, which makes runs of a local policy repeat to the last bit.
+        retold: Tell every group of every step, question and encyclopedia, under names of its own; for small policies
+            that would learn the answers by heart (`rl.retelling`).
         max_rows: Turns decoded together by a local policy.
         precision: `fp32` on CPUs.
         gradient_checkpointing: Recompute activations in the backward pass.
@@ -80,6 +82,7 @@ class RlSettings(Config):
     lora: LoraSettings | None = None
     router_aux: float = Field(default=ROUTER_AUX, ge=0)
     lockstep: bool = True
+    retold: bool = False
     max_rows: int = Field(default=128, gt=0)
     precision: Literal["bf16", "fp32"] = "bf16"
     gradient_checkpointing: bool = True

@@ -16,13 +16,13 @@ from __future__ import annotations
 import calendar
 import re
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Set
 from dataclasses import dataclass
 from random import Random
 from typing import Any
 
 from opensearch_vl.seeds import generator
-from opensearch_vl.types import RolloutRecord, Step
+from opensearch_vl.types import RolloutRecord, Step, Task
 
 _WORD = re.compile(r"[^\W\d_]{3,}|(?<![\d_])\d{2,}(?![\d\]])")
 """Words and numbers; no digits of picture ids (``img_12``) and of headings (``[Passage 10]``)."""
@@ -46,12 +46,12 @@ class Names:
     tails: tuple[str, ...]
 
     @classmethod
-    def found_in(cls, records: Iterable[RolloutRecord]) -> Names:
-        """Words with a capital that few trajectories hold and that none writes without."""
+    def found_in(cls, documents: Iterable[Iterable[str]]) -> Names:
+        """Words with a capital that few documents hold and that none writes without; a document is its texts."""
         num, capital, small = 0, Counter[str](), set[str]()
-        for record in records:
+        for texts in documents:
             num += 1
-            words = {word for text in _texts(record) for word in _WORD.findall(text)}
+            words = {word for text in texts for word in _WORD.findall(text)}
             capital.update(word for word in words if word[0].isupper())
             small |= {word for word in words if word[0].islower()}
         bound = max(_COMMON * num, _FEW)
@@ -75,7 +75,7 @@ def renamed_copies(records: Callable[[], Iterator[RolloutRecord]], num: int, see
     if not num:
         yield from records()
         return
-    names = Names.found_in(records())
+    names = Names.found_in(map(texts_of, records()))
     number = 0
     for _ in range(num):
         for record in records():
@@ -86,52 +86,61 @@ def renamed_copies(records: Callable[[], Iterator[RolloutRecord]], num: int, see
 def renamed(record: RolloutRecord, names: Names, rng: Random, new_id: str) -> RolloutRecord:
     """A trajectory under other names. Numbers that a call passes as numbers, such as boxes, stay."""
     stay = {digits for step in record.trajectory.steps if step.call for digits in _numbers(step.call.arguments)}
-    told = _Telling(names, stay, rng)
-    task, trajectory = record.task, record.trajectory
-    gold = task.gold.model_copy(
-        update={"answer": told(task.gold.answer), "aliases": tuple(map(told, task.gold.aliases))}
-    )
-    return record.model_copy(
-        update={
-            "id": new_id,
-            "task": task.model_copy(update={"question": told(task.question), "gold": gold}),
-            "trajectory": trajectory.model_copy(
-                update={"id": new_id, "steps": tuple(_step(step, told) for step in trajectory.steps)}
-            ),
-        }
-    )
+    told = Telling(names, lambda word: rng, stay)
+    steps = tuple(_step(step, told) for step in record.trajectory.steps)
+    trajectory = record.trajectory.model_copy(update={"id": new_id, "steps": steps})
+    return record.model_copy(update={"id": new_id, "task": renamed_task(record.task, told), "trajectory": trajectory})
 
 
-class _Telling:
-    """Gives each name and number of one trajectory another one; no two the same while there are others left."""
+def renamed_task(task: Task, told: Callable[[str], str]) -> Task:
+    """Question and reference answer under other names; the provenance, which no agent sees, stays."""
+    gold = task.gold
+    gold = gold.model_copy(update={"answer": told(gold.answer), "aliases": tuple(map(told, gold.aliases))})
+    return task.model_copy(update={"question": told(task.question), "gold": gold})
 
-    def __init__(self, names: Names, stay: set[str], rng: Random) -> None:
-        self.names, self.stay, self.rng = names, stay, rng
-        self.new: dict[str, str] = {}
-        self.taken: set[str] = set()
+
+class Telling:
+    """Gives each name and number of one trajectory another one; no two the same while there are others left.
+
+    Args:
+        names: What is a name, and what new ones are made of.
+        draws: Where the choice for a word comes from. A generator of each word's own makes the choice independent of
+            the order in which words come.
+        stay: Numbers that stay as they are.
+    """
+
+    def __init__(self, names: Names, draws: Callable[[str], Random], stay: Set[str] = frozenset()) -> None:
+        self.names, self.draws, self.stay = names, draws, stay
+        self._new: dict[str, str] = {}
+        self._old: dict[str, str] = {}
 
     def __call__(self, text: str) -> str:
+        """The text under the other names."""
         return _WORD.sub(lambda match: self._other(match[0]), text)
 
-    def _other(self, word: str) -> str:
-        if word not in self.new:
-            self.new[word] = self._choose(word)
-            self.taken.add(self.new[word])
-        return self.new[word]
+    def original(self, text: str) -> str:
+        """The text as it was before; words that were never told stay as they are."""
+        return _WORD.sub(lambda match: self._old.get(match[0], match[0]), text)
 
-    def _choose(self, word: str) -> str:
+    def _other(self, word: str) -> str:
         if word in self.stay or not (word.isdigit() or word in self.names.words or word in _MONTHS):
             return word
-        other = word
+        if word not in self._new:
+            self._new[word] = self._choose(word)
+            self._old.setdefault(self._new[word], word)
+        return self._new[word]
+
+    def _choose(self, word: str) -> str:
+        other, rng = word, self.draws(word)
         for _ in range(_TRIES):
             if word.isdigit():
                 kept = word[: len(word) // 2]
-                other = kept + "".join(self.rng.choices("0123456789", k=len(word) - len(kept)))
+                other = kept + "".join(rng.choices("0123456789", k=len(word) - len(kept)))
             elif word in _MONTHS:
-                other = self.rng.choice(sorted(_MONTHS))
+                other = rng.choice(sorted(_MONTHS))
             else:
-                other = self.rng.choice(self.names.heads) + self.rng.choice(self.names.tails)
-            if other not in self.taken:
+                other = rng.choice(self.names.heads) + rng.choice(self.names.tails)
+            if other not in self._old:
                 break
         return other
 
@@ -139,7 +148,7 @@ class _Telling:
 def _step(step: Step, told: Callable[[str], str]) -> Step:
     update: dict[str, Any] = {"text": told(step.text), "thought": told(step.thought), "sampled": None}
     if step.call is not None:
-        update["call"] = step.call.model_copy(update={"arguments": _each_text(step.call.arguments, told)})
+        update["call"] = step.call.model_copy(update={"arguments": each_text(step.call.arguments, told)})
     if step.response is not None:
         update["response"] = told(step.response)
     if step.observation is not None:
@@ -147,13 +156,14 @@ def _step(step: Step, told: Callable[[str], str]) -> Step:
     return step.model_copy(update=update)
 
 
-def _each_text(value: Any, told: Callable[[str], str]) -> Any:
+def each_text(value: Any, told: Callable[[str], str]) -> Any:
+    """A call's arguments with every string in them told anew."""
     if isinstance(value, str):
         return told(value)
     if isinstance(value, dict):
-        return {key: _each_text(item, told) for key, item in value.items()}
+        return {key: each_text(item, told) for key, item in value.items()}
     if isinstance(value, list):
-        return [_each_text(item, told) for item in value]
+        return [each_text(item, told) for item in value]
     return value
 
 
@@ -166,7 +176,8 @@ def _numbers(value: Any) -> Iterator[str]:
         yield from re.findall(r"\d{2,}", repr(value))
 
 
-def _texts(record: RolloutRecord) -> Iterator[str]:
+def texts_of(record: RolloutRecord) -> Iterator[str]:
+    """What is read and said in a trajectory."""
     yield record.task.question
     for step in record.trajectory.steps:
         yield step.text
