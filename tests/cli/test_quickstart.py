@@ -40,7 +40,7 @@ def made(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, dict[str, Any]
 
 def test_the_summary_has_the_promised_figures(made: tuple[Path, dict[str, Any]]) -> None:
     out, summary = made
-    assert summary["training"] is None and summary["training_skipped"] == "left out by --no-train."
+    assert summary["training"] is None and summary["training_skipped"] == "not asked for; --train does it."
     assert summary["questions"] == 5 and summary["ungrounded"] == 0
     assert summary["expert"]["scored"] == summary["expert_blinded"]["scored"] == 5
     assert summary["expert_blinded"]["correct"] == 0
@@ -190,7 +190,7 @@ def test_without_the_extra_the_short_version_is_made(made: tuple[Path, dict[str,
         "import importlib.util as u\nfound = u.find_spec\n"
         "u.find_spec = lambda name, package=None: None if name == 'trl' else found(name, package)\n"
     )
-    arguments = [part for part in SMALL if part != "--no-train"]
+    arguments = [part if part != "--no-train" else "--train" for part in SMALL]
     path = f"{tmp_path}{os.pathsep}{SRC}"
     done = osvl("quickstart", "--out", str(made[0]), "--resume", *arguments, PYTHONPATH=path)
     assert done.returncode == 0, done.stderr
@@ -203,7 +203,7 @@ def test_training_on_top_of_the_short_version(made: tuple[Path, dict[str, Any]])
     """A policy from nothing, fine-tuned, trained by GRPO, measured three times."""
     pytest.importorskip("torch")
     pytest.importorskip("trl")
-    arguments = [part for part in SMALL if part != "--no-train"]
+    arguments = [part if part != "--no-train" else "--train" for part in SMALL]
     done = osvl("quickstart", "--out", str(made[0]), "--resume", *arguments)
     assert done.returncode == 0, done.stderr
     assert done.stdout.count("\n") == 1
@@ -227,7 +227,7 @@ def test_training_on_top_of_the_short_version(made: tuple[Path, dict[str, Any]])
 def test_resumed_training_repeats_nothing_and_the_policy_is_asked(made: tuple[Path, dict[str, Any]]) -> None:
     pytest.importorskip("torch")
     pytest.importorskip("trl")
-    arguments = [part for part in SMALL if part != "--no-train"]
+    arguments = [part if part != "--no-train" else "--train" for part in SMALL]
     training = json.loads(osvl("quickstart", "--out", str(made[0]), "--resume", *arguments).stdout)["training"]
     before = digest(made[0] / "training" / "rl")
     again = osvl("quickstart", "--out", str(made[0]), "--resume", *arguments)

@@ -75,6 +75,8 @@ def test_init_then_sft_then_rl(folder: Path, tmp_path: Path) -> None:
     )  # fmt: skip
     assert (tuned["steps"], tuned["examples"], tuned["left_out"]) == (2, 6, {})
     assert 0 < tuned["action_tokens"] < tuned["tokens"]
+    renamed = [*SMALL, "renamed_copies=3", f"model={folder / 'model'}"]
+    assert call("train", "sft", data, "--out", str(tmp_path / "renamed"), *with_settings(renamed))["examples"] == 18
     again = call(
         "train", "sft", data, "--out", str(tmp_path / "again"), *with_settings([*SMALL, f"model={folder / 'model'}"])
     )  # fmt: skip
@@ -174,6 +176,9 @@ def test_errors_are_typed_and_say_what_to_do(folder: Path, tmp_path: Path) -> No
         call("train", "sft", str(folder / "trajectories"), "--out", str(tmp_path / "x"))
     with pytest.raises(ConfigError, match="No model"):
         call("train", "rl", str(folder / "questions"), "--out", str(tmp_path / "x"))
+    with pytest.raises(ConfigError, match="under other names"):
+        settings = with_settings(["rl.model=x", "rl.retold=true"])
+        call("train", "rl", str(folder / "questions"), "--out", str(tmp_path / "x"), *settings)
     with pytest.raises(RunExists, match="already holds a checkpoint"):
         call("model", "init", str(folder / "trajectories"), "--out", str(folder / "model"))
     with pytest.raises(DataError, match="not a run folder"):

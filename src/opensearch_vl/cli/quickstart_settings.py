@@ -104,7 +104,8 @@ class QuickRl(RlSettings):
     prompts_per_step: int = Field(16, gt=0)
     minibatches: int = Field(1, gt=0)
     steps: int = Field(8, gt=0)
-    learning_rate: float = Field(2e-4, gt=0)
+    learning_rate: float = Field(5e-4, gt=0)
+    retold: bool = True
     beta2: float = Field(0.98, gt=0, lt=1)
     per_device: int = Field(32, gt=0)
     max_tokens: int | None = Field(2048, gt=0)
