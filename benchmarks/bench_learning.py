@@ -53,7 +53,7 @@ from opensearch_vl.rl.settings import RlConfig  # noqa: E402
 from opensearch_vl.rl.trainer import train_rl  # noqa: E402
 from opensearch_vl.runs import RunFolder, read_records  # noqa: E402
 from opensearch_vl.scoring.judges import ExactJudge  # noqa: E402
-from opensearch_vl.sft.examples import build_examples, texts  # noqa: E402
+from opensearch_vl.sft.examples import build_examples  # noqa: E402
 from opensearch_vl.sft.model_init import init_miniature  # noqa: E402
 from opensearch_vl.sft.settings import SftSettings  # noqa: E402
 from opensearch_vl.sft.source import open_source  # noqa: E402
@@ -127,8 +127,7 @@ def fine_tune(arguments: argparse.Namespace, settings: SftSettings) -> tuple[Pat
     originals = open_source(arguments.trajectories, work / "pictures")
     source = originals.renamed(settings.renamed_copies, settings.seed)
     if not settings.model:
-        some = originals.renamed(min(settings.renamed_copies, 2), settings.seed)
-        init_miniature(work / "policy", texts(some.records(), some.layout))
+        init_miniature(work / "policy", originals.tokenizer_texts(settings.renamed_copies, settings.seed))
         settings = settings.model_copy(update={"model": str(work / "policy")})
     chat_format = ChatFormat.load(settings.model)
     examples = build_examples(source.records(), source.layout, chat_format, max_tokens=settings.max_tokens)

@@ -44,7 +44,6 @@ class ScriptedTalk:
     def __init__(self, chat: ChatFormat, script: Sequence[Any]) -> None:
         self.chat = chat
         self.script = list(script)
-        self.ids: list[int] = []
         self.num_read = 0
 
     async def complete(

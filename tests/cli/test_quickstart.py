@@ -23,7 +23,8 @@ TRAINING = (
     "num=6", "heldout_pages=150", "heldout_num=4", "synthesis.samples=1", "noise=0", "agent.sampling.max_tokens=8",
     "shape.vocab_size=400", "shape.hidden=64", "shape.layers=2", "shape.heads=2", "shape.kv_heads=1",
     "sft.max_steps=3", "sft.batch_size=2", "sft.per_device=2", "sft.save_every=1", "sft.log_every=1",
-    "sft.renamed_copies=1", "rl_pool=4", "rl_samples=2", "rl.steps=2", "rl.prompts_per_step=2", "rl.group_size=2", "rl.per_device=4", "rl.save_every=1",
+    "sft.renamed_copies=1", "rl_pool=4", "rl_samples=2",
+    "rl.steps=2", "rl.prompts_per_step=2", "rl.group_size=2", "rl.per_device=4", "rl.save_every=1",
 )  # fmt: skip
 SMALL = ("--pages", "300", "--set", "num=5", "--set", "synthesis.samples=1", "--json", "--no-train")
 SMALL += tuple(part for setting in TRAINING for part in ("--set", f"training.{setting}"))

@@ -22,13 +22,13 @@ from opensearch_vl.types import Task
 
 
 @pytest.fixture
-def scene(checkpoint: Path, tmp_path: Path) -> tuple[Scene, list[world.Entity], Names]:
+def scene(checkpoint: Path, tmp_path: Path) -> tuple[Scene, list[world.Entity]]:
     store = ImageStore(tmp_path)
     entities = world.entities(store, 40)
     names = Names.found_in(texts_of(record) for record in world.records(store, 40))
     env = world.environment(store, world.Tools(entities), reply_tokens=200)
     chat = ChatFormat.load(checkpoint)
-    return Scene(env, ExactJudge(), RewardSettings(), chat, retelling=Retelling(names)), entities, names
+    return Scene(env, ExactJudge(), RewardSettings(), chat, retelling=Retelling(names)), entities
 
 
 def seen(outcome: Outcome) -> str:
@@ -46,8 +46,8 @@ async def group(scene: Scene, task: Task, name_told: str | None, step: int = 0) 
     return await roll_out(scene, [task], 2, policy, run_seed=0, step=step)
 
 
-async def test_a_group_shares_names_that_are_not_the_real_ones(scene: tuple[Scene, list[world.Entity], Names]) -> None:
-    told, entities, _ = scene
+async def test_a_group_shares_names_that_are_not_the_real_ones(scene: tuple[Scene, list[world.Entity]]) -> None:
+    told, entities = scene
     entity = entities[0]
     task = world.task_of(entity, blurred=False)
     first, second = await group(told, task, None)
@@ -60,8 +60,8 @@ async def test_a_group_shares_names_that_are_not_the_real_ones(scene: tuple[Scen
     assert seen(again) == seen(first)
 
 
-async def test_what_is_asked_under_the_new_name_is_found(scene: tuple[Scene, list[world.Entity], Names]) -> None:
-    told, entities, _ = scene
+async def test_what_is_asked_under_the_new_name_is_found(scene: tuple[Scene, list[world.Entity]]) -> None:
+    told, entities = scene
     entity = entities[3]
     task = world.task_of(entity, blurred=False)
     name = seen((await group(told, task, None))[0]).removeprefix("[Match 1]\nTitle: ").split()[0]
@@ -74,7 +74,7 @@ async def test_what_is_asked_under_the_new_name_is_found(scene: tuple[Scene, lis
     assert not outcome.reason
 
 
-async def test_without_it_everything_is_as_it_is(scene: tuple[Scene, list[world.Entity], Names]) -> None:
-    told, entities, _ = scene
+async def test_without_it_everything_is_as_it_is(scene: tuple[Scene, list[world.Entity]]) -> None:
+    told, entities = scene
     outcome, _ = await group(replace(told, retelling=None), world.task_of(entities[0], blurred=False), None)
     assert entities[0].name in seen(outcome) and outcome.task.gold.answer == str(entities[0].year)

@@ -9,7 +9,7 @@ pytest.importorskip("torch")
 pytest.importorskip("transformers")
 
 from opensearch_vl.agent.transcript import ChatFormat
-from opensearch_vl.sft.model_init import SPECIAL, TAGS
+from opensearch_vl.sft.model_init import PAIRS, SPECIAL, TAGS
 from opensearch_vl.tools.scrub import scrub
 
 PIECES = [
@@ -27,7 +27,9 @@ def test_no_control_id_comes_out_of_a_scrubbed_page(chat: ChatFormat) -> None:
     random_ = random.Random(0)
     pages = ["".join(random_.choices(PIECES, k=random_.randint(1, 16))) for _ in range(1_000)]
     observations = [scrub(page) for page in pages]
-    added = {chat.tokenizer.get_added_vocab()[token] for token in (*SPECIAL, *TAGS)}
+    vocabulary = chat.tokenizer.get_added_vocab()
+    assert len(vocabulary) == len(SPECIAL) + len(TAGS) + len(PAIRS)
+    added = {vocabulary[token] for token in (*SPECIAL, *TAGS)}
     by_default = chat.tokenizer(observations)["input_ids"]
     for text, ids in zip(observations, by_default, strict=True):
         assert added.isdisjoint(ids), text

@@ -36,7 +36,7 @@ from opensearch_vl.rl.trainer import train_rl
 from opensearch_vl.runs import RunFolder, read_json_lines, read_manifest, read_records
 from opensearch_vl.scoring.judges import ExactJudge
 from opensearch_vl.scoring.metrics import Accuracy, accuracy
-from opensearch_vl.sft.examples import build_examples, texts
+from opensearch_vl.sft.examples import build_examples
 from opensearch_vl.sft.model_init import init_miniature
 from opensearch_vl.sft.source import open_source
 from opensearch_vl.sft.synthesis import keep_pictures
@@ -191,9 +191,9 @@ def held_out(
 def initial_policy(trajectories: Path, out: Path, settings: TrainingSettings, seed: int) -> Path:
     """A fresh miniature policy whose tokenizer is trained on the trajectories; it is there only whole."""
     if not out.exists():
-        source = open_source([trajectories], out).renamed(settings.sft.renamed_copies, seed)
+        source = open_source([trajectories], out)
         part = out.with_name(f"{out.name}.part")
-        init_miniature(part, texts(source.records(), source.layout), seed, settings.shape)
+        init_miniature(part, source.tokenizer_texts(settings.sft.renamed_copies, seed), seed, settings.shape)
         part.replace(out)
     return out
 

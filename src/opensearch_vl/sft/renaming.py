@@ -13,7 +13,6 @@ by 192 pixels could not read anyway; do not rename for a policy that reads.
 
 from __future__ import annotations
 
-import calendar
 import re
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Set
@@ -21,18 +20,18 @@ from dataclasses import dataclass
 from random import Random
 from typing import Any
 
+from opensearch_vl.questions.answers import MONTHS
 from opensearch_vl.seeds import generator
 from opensearch_vl.types import RolloutRecord, Step, Task
 
 _WORD = re.compile(r"[^\W\d_]{3,}|(?<![\d_])\d{2,}(?![\d\]])")
 """Words and numbers; no digits of picture ids (``img_12``) and of headings (``[Passage 10]``)."""
-_MONTHS = frozenset(calendar.month_name[1:])
+_MONTHS = tuple(sorted(MONTHS))
 _COMMON = 0.02
 """A word with a capital that more than this share of the trajectories hold is no name but wording ("Summary", "Order",
 months). In 600 trajectories of a miniature of 4,000 pages, months were in 4 to 6 %, the most frequent names in 2 %."""
 _FEW = 3
 """Words of at most so many trajectories may be names, however few trajectories there are."""
-
 _TRIES = 50
 """Draws for a name that the trajectory does not have yet."""
 
@@ -137,7 +136,7 @@ class Telling:
                 kept = word[: len(word) // 2]
                 other = kept + "".join(rng.choices("0123456789", k=len(word) - len(kept)))
             elif word in _MONTHS:
-                other = rng.choice(sorted(_MONTHS))
+                other = rng.choice(_MONTHS)
             else:
                 other = rng.choice(self.names.heads) + rng.choice(self.names.tails)
             if other not in self._old:

@@ -14,9 +14,13 @@ from opensearch_vl.images import ImageStore
 from opensearch_vl.prompts import prompt_hash
 from opensearch_vl.protocols import ToolSchema
 from opensearch_vl.runs import read_manifest, read_records
+from opensearch_vl.sft.examples import texts
 from opensearch_vl.sft.renaming import renamed_copies
 from opensearch_vl.sft.sharegpt import read_sharegpt, unescape
 from opensearch_vl.types import RolloutRecord
+
+_TOKENIZER_COPIES = 2
+"""Copies under other names that show a tokenizer enough of what names are made of."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,6 +40,11 @@ class Source:
     def renamed(self, copies: int, seed: int) -> Source:
         """The same with each trajectory so many times under other names; 0 leaves all as it is. See `sft.renaming`."""
         return replace(self, records=lambda: renamed_copies(self.records, copies, seed))
+
+    def tokenizer_texts(self, renamed_copies: int, seed: int) -> Iterator[str]:
+        """What the tokenizer of a policy that is trained on so many renamed copies learns on: a few of them."""
+        some = self.renamed(min(renamed_copies, _TOKENIZER_COPIES), seed)
+        return texts(some.records(), some.layout)
 
 
 def open_source(data: Sequence[Path], pictures: Path) -> Source:
