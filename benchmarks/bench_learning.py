@@ -53,7 +53,6 @@ from opensearch_vl.rl.settings import RlConfig  # noqa: E402
 from opensearch_vl.rl.trainer import train_rl  # noqa: E402
 from opensearch_vl.runs import RunFolder, read_records  # noqa: E402
 from opensearch_vl.scoring.judges import ExactJudge  # noqa: E402
-from opensearch_vl.sft.examples import build_examples  # noqa: E402
 from opensearch_vl.sft.model_init import init_miniature  # noqa: E402
 from opensearch_vl.sft.settings import SftSettings  # noqa: E402
 from opensearch_vl.sft.source import open_source  # noqa: E402
@@ -124,13 +123,12 @@ def measure(
 def fine_tune(arguments: argparse.Namespace, settings: SftSettings) -> tuple[Path, float]:
     began = time.perf_counter()
     work = arguments.work
-    originals = open_source(arguments.trajectories, work / "pictures")
-    source = originals.renamed(settings.renamed_copies, settings.seed)
+    source = open_source(arguments.trajectories, work / "pictures")
     if not settings.model:
-        init_miniature(work / "policy", originals.tokenizer_texts(settings.renamed_copies, settings.seed))
+        init_miniature(work / "policy", source.tokenizer_texts(settings.renamed_copies, settings.seed))
         settings = settings.model_copy(update={"model": str(work / "policy")})
     chat_format = ChatFormat.load(settings.model)
-    examples = build_examples(source.records(), source.layout, chat_format, max_tokens=settings.max_tokens)
+    examples = source.examples(settings, chat_format)
     with RunFolder(work / "sft", settings) as run:
         report = train_sft(settings, chat_format, examples, source.store, run, work / "sft")
     return report.model, time.perf_counter() - began

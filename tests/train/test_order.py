@@ -1,9 +1,11 @@
 """The order of examples is complete, depends on seed and epoch alone, and puts like lengths together."""
 
+from collections import Counter
+
 from hypothesis import given
 from hypothesis import strategies as st
 
-from opensearch_vl.sft.order import EpochOrder, epoch_order
+from opensearch_vl.sft.order import EpochOrder, StagedOrder, epoch_order
 
 
 @given(st.lists(st.integers(1, 500), max_size=80), st.integers(1, 9), st.booleans())
@@ -36,3 +38,12 @@ def test_the_sampler_follows_the_epoch_it_is_told() -> None:
     sampler.set_epoch(1)
     assert list(sampler) == epoch_order(sampler.lengths, 2, 3, 1, by_length=False) != first
     assert len(sampler) == 6
+
+
+def test_a_first_stage_draws_from_its_own_examples_in_epochs_and_then_from_the_others() -> None:
+    lengths = [5, 6, 7, 9, 8, 7, 6, 5, 4, 3]
+    order = StagedOrder(lengths, num_first=3, draws=(8, 9), batch_size=2, seed=1, by_length=True)
+    drawn = list(order)
+    assert len(drawn) == len(order) == 17 and drawn == list(order)
+    assert Counter(drawn[:6]) == {0: 2, 1: 2, 2: 2} and set(drawn[6:8]) < {0, 1, 2}
+    assert Counter(drawn[8:15]) == dict.fromkeys(range(3, 10), 1) and set(drawn[15:]) < set(range(3, 10))

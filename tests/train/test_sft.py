@@ -1,6 +1,7 @@
 """Fine-tuning: what carries loss, that it learns, that a kill changes nothing, and what is left out and why."""
 
 import json
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -17,7 +18,7 @@ from opensearch_vl.agent.pixels import Pixels  # noqa: E402
 from opensearch_vl.agent.transcript import ChatFormat  # noqa: E402
 from opensearch_vl.errors import ConfigError, DataError  # noqa: E402
 from opensearch_vl.images import ImageStore  # noqa: E402
-from opensearch_vl.runs import RunFolder, digest  # noqa: E402
+from opensearch_vl.runs import RunFolder, digest, read_json_lines  # noqa: E402
 from opensearch_vl.sft.collate import IGNORED, Collator  # noqa: E402
 from opensearch_vl.sft.examples import Examples, build_examples, texts  # noqa: E402
 from opensearch_vl.sft.settings import LoraSettings, SftSettings  # noqa: E402
@@ -140,7 +141,15 @@ class Killed(Exception):
     """Stands for kill -9: nothing after it runs."""
 
 
-@pytest.mark.parametrize("save_every", [2, 3])  # three steps are an epoch: within one, and at its end
+STAGED: dict[str, Any] = {
+    "first": {"trajectories": 5, "steps": 3}, "schedule": "warmup_stable_decay", "warmup": 0.2, "decay": 0.5,
+}  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("save_every", "staged"),  # three steps are an epoch: within one, and at its end; or the second stage's begin
+    [(2, False), (3, False), (2, True), (3, True)],
+)
 def test_a_killed_run_resumes_to_the_same_digest(
     checkpoint: Path,
     chat: ChatFormat,
@@ -149,8 +158,10 @@ def test_a_killed_run_resumes_to_the_same_digest(
     tmp_path: Path,
     monkeypatch: Any,
     save_every: int,
+    staged: bool,
 ) -> None:
-    config = settings(checkpoint, save_every=save_every)
+    config = settings(checkpoint, save_every=save_every, **(STAGED if staged else {}))
+    examples = replace(examples, num_first=5 if staged else 0)
     train(config, chat, examples, store, tmp_path / "whole")
 
     def dies(self: RunFolder, row: dict[str, Any]) -> None:
@@ -265,6 +276,40 @@ def test_nothing_to_train_on_is_one_clear_error(
     empty = build_examples(rejected, world.Rendering(), chat)
     with pytest.raises(DataError, match="2 × not accepted"):
         train_sft(settings(checkpoint), chat, empty, store, None, tmp_path)
+
+
+def test_the_first_stage_draws_from_its_own_examples_and_needs_some(
+    checkpoint: Path, chat: ChatFormat, examples: Examples, store: ImageStore, tmp_path: Path, monkeypatch: Any
+) -> None:
+    config = settings(checkpoint, **STAGED)
+    with pytest.raises(DataError, match="0 of 12 examples are for the first stage"):
+        train_sft(config, chat, examples, store, None, tmp_path)
+    with pytest.raises(DataError, match="12 of 12"):
+        train_sft(config, chat, replace(examples, num_first=12), store, None, tmp_path)
+    seen: list[list[int]] = []
+
+    def called(self: Collator, features: Any) -> Any:
+        seen.append([feature["index"] for feature in features])
+        return original(self, features)
+
+    original = Collator.__call__
+    monkeypatch.setattr(Collator, "__call__", called)
+    train(config, chat, replace(examples, num_first=5), store, tmp_path / "run")
+    drawn = [index for batch in seen for index in batch]
+    assert len(drawn) == 24 and set(drawn[:12]) == set(range(5)) and set(drawn[12:]) == set(range(5, 12))
+    rates = [row["learning_rate"] for row in read_json_lines(tmp_path / "run" / "metrics.jsonl")]
+    assert rates[2] == pytest.approx(3e-3) and rates[-1] < rates[-2] < 3e-3
+
+
+def test_stages_and_decay_fit_into_the_steps() -> None:
+    first = {"trajectories": 5, "steps": 6}
+    for wrong in ({"first": first}, {"first": first, "max_steps": 6}):
+        with pytest.raises(ValueError, match="must be more than the first stage's 6 steps"):
+            SftSettings.model_validate(wrong)
+    for wrong in ({}, {"max_steps": 10, "decay": 0.95}):
+        with pytest.raises(ValueError, match="needs max_steps, and warmup and decay of at most 1"):
+            SftSettings.model_validate({"schedule": "warmup_stable_decay", **wrong})
+    assert SftSettings.model_validate({"first": first, "max_steps": 7, "schedule": "warmup_stable_decay"}).decay == 0.5
 
 
 def test_a_batch_that_does_not_divide_is_refused(tmp_path: Path, monkeypatch: Any) -> None:

@@ -77,6 +77,8 @@ def test_init_then_sft_then_rl(folder: Path, tmp_path: Path) -> None:
     assert 0 < tuned["action_tokens"] < tuned["tokens"]
     renamed = [*SMALL, "renamed_copies=3", f"model={folder / 'model'}"]
     assert call("train", "sft", data, "--out", str(tmp_path / "renamed"), *with_settings(renamed))["examples"] == 18
+    staged = [*renamed, "first.trajectories=2", "first.renamed_copies=4", "first.steps=1"]
+    assert call("train", "sft", data, "--out", str(tmp_path / "staged"), *with_settings(staged))["examples"] == 8 + 18
     again = call(
         "train", "sft", data, "--out", str(tmp_path / "again"), *with_settings([*SMALL, f"model={folder / 'model'}"])
     )  # fmt: skip

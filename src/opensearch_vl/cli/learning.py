@@ -36,7 +36,6 @@ from opensearch_vl.rl.trainer import train_rl
 from opensearch_vl.runs import RunFolder, read_json_lines, read_manifest, read_records
 from opensearch_vl.scoring.judges import ExactJudge
 from opensearch_vl.scoring.metrics import Accuracy, accuracy
-from opensearch_vl.sft.examples import build_examples
 from opensearch_vl.sft.model_init import init_miniature
 from opensearch_vl.sft.source import open_source
 from opensearch_vl.sft.synthesis import keep_pictures
@@ -205,9 +204,9 @@ def fine_tune(
     if (done := _result(out)) is not None:
         return done
     settings = settings.model_copy(update={"model": str(policy), "seed": seed})
-    source = open_source([trajectories], out / "images").renamed(settings.renamed_copies, seed)
+    source = open_source([trajectories], out / "images")
     chat_format = ChatFormat.load(policy, max_pixels=settings.image_max_pixels)
-    examples = build_examples(source.records(), source.layout, chat_format, max_tokens=settings.max_tokens)
+    examples = source.examples(settings, chat_format)
     manifest = {"data": [str(trajectories)], "examples": len(examples.transcripts)}
     with RunFolder(out, settings, manifest, resume=resume) as run:
         report = train_sft(settings, chat_format, examples, source.store, run, out, progress=advance)

@@ -54,16 +54,15 @@ def register(app: typer.Typer, tools_for: ToolsFor) -> None:
         """Fine-tune on kept trajectories; loss on reasoning, calls and responses alone."""
         from opensearch_vl.agent.transcript import ChatFormat
         from opensearch_vl.config import load_config
-        from opensearch_vl.sft.examples import build_examples
         from opensearch_vl.sft.settings import SftSettings
         from opensearch_vl.sft.source import open_source
         from opensearch_vl.sft.train import train_sft
 
         chosen = load_config(SftSettings, config, settings or ())
         _needs_model(chosen.model)
-        source = open_source(data, out / "images").renamed(chosen.renamed_copies, chosen.seed)
+        source = open_source(data, out / "images")
         chat_format = ChatFormat.load(chosen.model, max_pixels=chosen.image_max_pixels)
-        examples = build_examples(source.records(), source.layout, chat_format, max_tokens=chosen.max_tokens)
+        examples = source.examples(chosen, chat_format)
         manifest = {"data": [str(run) for run in data], "examples": len(examples.transcripts)}
         with _first_process(out, chosen, manifest, resume=resume) as run:
             report = train_sft(chosen, chat_format, examples, source.store, run, out)

@@ -34,12 +34,24 @@ class Examples:
         ids: Ids of these records.
         left_out: Reason → number of records.
         num_cut_steps: Steps lost to the length limit, over all transcripts.
+        num_first: How many of them, from the first on, are for the first stage of a run that has one.
     """
 
     transcripts: list[Transcript] = field(default_factory=list)
     ids: list[str] = field(default_factory=list)
     left_out: Counter[str] = field(default_factory=Counter)
     num_cut_steps: int = 0
+    num_first: int = 0
+
+    def before(self, others: Examples) -> Examples:
+        """These as the first stage's, and others as the second's."""
+        return Examples(
+            self.transcripts + others.transcripts,
+            self.ids + others.ids,
+            self.left_out + others.left_out,
+            self.num_cut_steps + others.num_cut_steps,
+            num_first=len(self.transcripts),
+        )
 
     @property
     def num_tokens(self) -> int:

@@ -7,6 +7,7 @@ generator, so a run that was killed within an epoch would go on with other examp
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from itertools import chain, count, islice
 
 from opensearch_vl.seeds import generator
 
@@ -58,3 +59,39 @@ class EpochOrder:
 
     def __len__(self) -> int:
         return len(self.lengths)
+
+
+class StagedOrder:
+    """The order of a run whose first stage has examples of its own: one long epoch, a stage after the other.
+
+    Args:
+        lengths: Tokens of each example, those of the first stage before the others.
+        num_first: Examples of the first stage.
+        draws: Examples drawn in the first stage and in the second; each stage goes through its own in epochs.
+        batch_size: Examples per optimiser step.
+        seed: Of the run.
+        by_length: Put examples of like length into a batch.
+    """
+
+    def __init__(
+        self,
+        lengths: Sequence[int],
+        num_first: int,
+        draws: tuple[int, int],
+        batch_size: int,
+        seed: int,
+        by_length: bool,
+    ) -> None:
+        self.stages = ((0, lengths[:num_first]), (num_first, lengths[num_first:]))
+        self.draws = draws
+        self.batch_size = batch_size
+        self.seed = seed
+        self.by_length = by_length
+
+    def __iter__(self) -> Iterator[int]:
+        for (start, lengths), num in zip(self.stages, self.draws, strict=True):
+            epochs = (epoch_order(lengths, self.batch_size, self.seed, epoch, self.by_length) for epoch in count())
+            yield from (start + index for index in islice(chain.from_iterable(epochs), num))
+
+    def __len__(self) -> int:
+        return sum(self.draws)

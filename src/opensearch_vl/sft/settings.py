@@ -29,6 +29,23 @@ class LoraSettings(Config):
     vision: bool = False
 
 
+class FirstStage(Config):
+    """What a policy that learns from nothing is trained on first: few trajectories under many names.
+
+    With few of them, it soon finds that names are to be copied, and confuses relations; with many, it is the other way
+    round. Few first and all of them afterwards does both (docs/log.md).
+
+    Attributes:
+        trajectories: How many of the data's first trajectories; those that were not accepted count too.
+        renamed_copies: As the setting of this name for the other steps.
+        steps: Optimiser steps on these alone, of `max_steps`.
+    """
+
+    trajectories: int = Field(gt=0)
+    renamed_copies: int = Field(default=0, ge=0)
+    steps: int = Field(gt=0)
+
+
 class SftSettings(Config):
     """How a checkpoint is fine-tuned.
 
@@ -36,15 +53,17 @@ class SftSettings(Config):
         model: Checkpoint directory, or a name on the hub.
         renamed_copies: Train on each trajectory so many times under other names instead of on itself; for policies that
             learn from nothing (`sft.renaming`). 0 leaves the data as they are.
+        first: A first stage with few trajectories; None has none. It needs `max_steps`.
         max_tokens: Longest transcript; 32,000 in the paper.
         image_max_pixels: Pixels of a picture as the model sees it; 262,144 in the paper. None keeps the checkpoint's.
         learning_rate: Peak; 2e-5 in the paper.
         optimizer: `adamw`, or `muon_adamw`: Muon for the weights of linear layers, AdamW for the rest (`sft.muon`).
         matrix_learning_rate: Peak of Muon's rate; not used by `adamw`.
-        schedule: Decay after the warm-up.
+        schedule: How the rate goes on after the warm-up; `warmup_stable_decay` stays at its peak before a cosine decay.
         warmup: Share of the steps over which the rate rises; 0.1 in the paper.
+        decay: Share of the steps, at the end, over which `warmup_stable_decay` falls to 0.
         epochs: Passes over the data; 8 in the paper. Ignored when `max_steps` is given.
-        max_steps: Optimiser steps, or None.
+        max_steps: Optimiser steps, those of a first stage included, or None.
         batch_size: Examples per optimiser step over all devices; 256 in the paper.
         per_device: Examples per forward pass and device.
         weight_decay: Of AdamW.
@@ -67,13 +86,15 @@ class SftSettings(Config):
 
     model: str = ""
     renamed_copies: int = Field(default=0, ge=0)
+    first: FirstStage | None = None
     max_tokens: int = Field(default=32_000, gt=0)
     image_max_pixels: int | None = Field(default=262_144, gt=0)
     learning_rate: float = Field(default=2e-5, gt=0)
     optimizer: Literal["adamw", "muon_adamw"] = "adamw"
     matrix_learning_rate: float = Field(default=0.02, gt=0)
-    schedule: Literal["cosine", "linear", "constant_with_warmup"] = "cosine"
+    schedule: Literal["cosine", "linear", "constant_with_warmup", "warmup_stable_decay"] = "cosine"
     warmup: float = Field(default=0.1, ge=0, lt=1)
+    decay: float = Field(default=0.5, gt=0, le=1)
     epochs: float = Field(default=8, gt=0)
     max_steps: int | None = Field(default=None, gt=0)
     batch_size: int = Field(default=256, gt=0)
@@ -98,4 +119,12 @@ class SftSettings(Config):
     def _rows_end_at_checkpoints(self) -> Self:
         if self.save_every % self.log_every:
             raise ValueError(f"save_every {self.save_every} must be a multiple of log_every {self.log_every}")
+        return self
+
+    @model_validator(mode="after")
+    def _parts_fit_into_the_steps(self) -> Self:
+        if self.first is not None and (self.max_steps is None or self.max_steps <= self.first.steps):
+            raise ValueError(f"max_steps {self.max_steps} must be more than the first stage's {self.first.steps} steps")
+        if self.schedule == "warmup_stable_decay" and (self.max_steps is None or self.warmup + self.decay > 1):
+            raise ValueError("warmup_stable_decay needs max_steps, and warmup and decay of at most 1 together")
         return self

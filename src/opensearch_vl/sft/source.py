@@ -5,17 +5,20 @@ from __future__ import annotations
 import json
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
+from itertools import islice
 from pathlib import Path
 
 from opensearch_vl.agent.layouts import Layout, build_layout, describe_tools
 from opensearch_vl.agent.settings import AgentSettings
+from opensearch_vl.agent.transcript import ChatFormat
 from opensearch_vl.errors import DataError
 from opensearch_vl.images import ImageStore
 from opensearch_vl.prompts import prompt_hash
 from opensearch_vl.protocols import ToolSchema
 from opensearch_vl.runs import read_manifest, read_records
-from opensearch_vl.sft.examples import texts
+from opensearch_vl.sft.examples import Examples, build_examples, texts
 from opensearch_vl.sft.renaming import renamed_copies
+from opensearch_vl.sft.settings import SftSettings
 from opensearch_vl.sft.sharegpt import read_sharegpt, unescape
 from opensearch_vl.types import RolloutRecord
 
@@ -40,6 +43,23 @@ class Source:
     def renamed(self, copies: int, seed: int) -> Source:
         """The same with each trajectory so many times under other names; 0 leaves all as it is. See `sft.renaming`."""
         return replace(self, records=lambda: renamed_copies(self.records, copies, seed))
+
+    def first(self, num: int) -> Source:
+        """The first so many of them."""
+        return replace(self, records=lambda: islice(self.records(), num))
+
+    def examples(self, settings: SftSettings, chat_format: ChatFormat) -> Examples:
+        """What a run of fine-tuning trains on, its first stage included if it has one."""
+
+        def built(source: Source, copies: int, seed: int) -> Examples:
+            records = source.renamed(copies, seed).records()
+            return build_examples(records, self.layout, chat_format, max_tokens=settings.max_tokens)
+
+        others = built(self, settings.renamed_copies, settings.seed)
+        if settings.first is None:
+            return others
+        few = self.first(settings.first.trajectories)
+        return built(few, settings.first.renamed_copies, settings.seed + 1).before(others)
 
     def tokenizer_texts(self, renamed_copies: int, seed: int) -> Iterator[str]:
         """What the tokenizer of a policy that is trained on so many renamed copies learns on: a few of them."""

@@ -26,7 +26,7 @@ from opensearch_vl.sft.collate import Collator
 from opensearch_vl.sft.examples import Examples
 from opensearch_vl.sft.head import score_labels_only
 from opensearch_vl.sft.muon import muon_adamw
-from opensearch_vl.sft.order import EpochOrder
+from opensearch_vl.sft.order import EpochOrder, StagedOrder
 from opensearch_vl.sft.patches import multiply_patches
 from opensearch_vl.sft.settings import LoraSettings, SftSettings
 
@@ -87,6 +87,11 @@ def train_sft(
     if not examples.transcripts:
         reasons = ", ".join(f"{count} × {reason}" for reason, count in examples.left_out.most_common(3))
         raise DataError(f"There is nothing to train on ({reasons or 'no records'}).")
+    if settings.first is not None and not 0 < examples.num_first < len(examples.transcripts):
+        raise DataError(
+            f"{examples.num_first} of {len(examples.transcripts)} examples are for the first stage; "
+            "both stages need some."
+        )
     try:
         import torch
         from datasets import Dataset
@@ -103,20 +108,19 @@ def train_sft(
     arguments = sft_arguments(settings, out, router_aux(model, settings.router_aux))
     if settings.freeze_vision:
         model.model.visual.requires_grad_(False)
-    lengths = [len(transcript) for transcript in examples.transcripts]
 
     class Trainer(SFTTrainer):  # type: ignore[misc] # TRL is untyped here
         def _send_telemetry(self) -> None:
             """Training reports to nobody."""
 
-        def _get_train_sampler(self, *_: Any) -> EpochOrder:
-            return EpochOrder(lengths, settings.batch_size, settings.seed, settings.group_by_length)
+        def _get_train_sampler(self, *_: Any) -> EpochOrder | StagedOrder:
+            return _order(examples, settings)
 
     resume = last_checkpoint(out / "checkpoints")
     trainer = Trainer(
         model=model,
         args=arguments,
-        train_dataset=Dataset.from_dict({"index": list(range(len(lengths)))}),
+        train_dataset=Dataset.from_dict({"index": list(range(len(examples.transcripts)))}),
         data_collator=Collator(examples.transcripts, Pixels(chat_format, store), chat_format.tokenizer.pad_token_id),
         processing_class=chat_format.tokenizer,
         peft_config=lora_config(settings.lora),
@@ -162,10 +166,13 @@ def sft_arguments(settings: SftSettings, out: Path, router_aux: float | None = N
         raise ConfigError(
             f"batch_size {settings.batch_size} is not a multiple of per_device {settings.per_device} × {world} devices."
         )
+    stable_decay = settings.schedule == "warmup_stable_decay"
+    decay = {"num_decay_steps": round(settings.decay * (settings.max_steps or 0)), "decay_type": "cosine"}
     return SFTConfig(
         output_dir=str(out / "checkpoints"),
         learning_rate=settings.learning_rate,
         lr_scheduler_type=settings.schedule,
+        lr_scheduler_kwargs=decay if stable_decay else None,
         warmup_steps=settings.warmup,
         num_train_epochs=settings.epochs,
         max_steps=settings.max_steps if settings.max_steps is not None else -1,
@@ -292,6 +299,17 @@ def cuda_available() -> bool:
     import torch
 
     return bool(torch.cuda.is_available())
+
+
+def _order(examples: Examples, settings: SftSettings) -> EpochOrder | StagedOrder:
+    """The sampler of a run."""
+    lengths = [len(transcript) for transcript in examples.transcripts]
+    if settings.first is None:
+        return EpochOrder(lengths, settings.batch_size, settings.seed, settings.group_by_length)
+    assert settings.max_steps is not None  # the settings' own check
+    first, rest = settings.first.steps, settings.max_steps - settings.first.steps
+    draws = (settings.batch_size * first, settings.batch_size * rest)
+    return StagedOrder(lengths, examples.num_first, draws, settings.batch_size, settings.seed, settings.group_by_length)
 
 
 def _is_whole(checkpoint: Path) -> bool:
