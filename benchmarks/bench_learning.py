@@ -199,7 +199,7 @@ def bench_grpo(
     before = measure(start, held, rl, rl.agent.sampling.temperature, arguments.samples, faults=faults).accuracy
     greedy_before = measure(start, held, rl, faults=faults).accuracy
     some = measure(start, train, rl, rl.agent.sampling.temperature, TRIALS, num=arguments.pool).sometimes_solved()
-    chosen = [task.id for task in some or train.tasks][: rl.rl.prompts_per_step]
+    chosen = [task.id for task in some or train.tasks]
     with ProcessPoolExecutor(arguments.jobs, multiprocessing.get_context("spawn")) as pool:
         started = [
             pool.submit(train_seed, arguments, start, rl, faults, seed, chosen) for seed in range(arguments.seeds)
@@ -236,7 +236,7 @@ def main() -> None:
     parser.add_argument("--samples", type=int, default=4)
     parser.add_argument("--limit", type=int, default=200)
     parser.add_argument("--threads", type=int, default=2)
-    parser.add_argument("--pool", type=int, default=96, help="training questions that GRPO's are chosen from")
+    parser.add_argument("--pool", type=int, default=192, help="training questions that GRPO's are chosen from")
     parser.add_argument("--jobs", type=int, default=2, help="seeds of GRPO trained at once; they share the threads")
     parser.add_argument("--checkpoint", type=Path, help="what sight measures, and where GRPO begins")
     arguments = parser.parse_args()

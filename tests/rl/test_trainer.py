@@ -169,6 +169,24 @@ def test_a_killed_run_resumes_to_the_same_digest(
         assert rows[1]["policy/ratio"] != pytest.approx(1.0, abs=1e-5)
 
 
+def test_sgd_moves_the_weights_by_the_rate_times_the_gradient(
+    checkpoint: Path,
+    chat: ChatFormat,
+    store: ImageStore,
+    entities: list[world.Entity],
+    tmp_path: Path,
+    monkeypatch: Any,
+) -> None:
+    monkeypatch.setattr("opensearch_vl.rl.rollouts.score_rollout", reward_by_first_token)
+    tasks = [world.task_of(entity, blurred=False) for entity in entities]
+    config = settings(checkpoint, optimizer="sgd", learning_rate=0.5, steps=1, max_grad_norm=1e3)
+    report = train(config, scene_of(chat, store, entities), tasks, tmp_path)
+    load = transformers.AutoModelForImageTextToText.from_pretrained
+    before, after = dict(load(checkpoint).named_parameters()), dict(load(report.model).named_parameters())
+    moved = sum(float((after[name] - before[name]).square().sum()) for name in before) ** 0.5
+    assert moved == pytest.approx(0.5 * metrics(tmp_path)[0]["grad_norm"], rel=1e-3) and moved > 0
+
+
 # ------------------------------------------------------------------------------------ adapters and mixtures
 
 

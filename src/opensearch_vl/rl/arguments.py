@@ -45,6 +45,7 @@ def rl_arguments(settings: RlSettings, temperature: float, out: Path, router_aux
         num_generations=settings.group_size,
         max_steps=settings.steps,
         learning_rate=settings.learning_rate,
+        **({"optim": "sgd"} if settings.optimizer == "sgd" else {}),
         lr_scheduler_type=settings.schedule,
         warmup_steps=settings.warmup,
         weight_decay=settings.weight_decay,

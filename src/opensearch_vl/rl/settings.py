@@ -30,6 +30,9 @@ class RlSettings(Config):
         minibatches: Optimiser steps per generation; 4 in the paper (256 prompts, mini-batches of 64).
         steps: Optimiser steps in all; about 200 in the paper.
         learning_rate: 1e-6 in the paper.
+        optimizer: `adamw`, or `sgd` without momentum. AdamW's first steps move every weight by the whole rate, however
+            small its gradient; where some hundred rollouts are all there are, that is mostly noise, and steps in
+            proportion to the gradient learn faster (docs/log.md). Rates of `sgd` are a million times those of AdamW.
         schedule: How the rate goes on after the warm-up.
         warmup: Share of the steps over which the rate rises.
         weight_decay: Of AdamW.
@@ -68,6 +71,7 @@ class RlSettings(Config):
     minibatches: int = Field(default=4, gt=0)
     steps: int = Field(default=200, gt=0)
     learning_rate: float = Field(default=1e-6, gt=0)
+    optimizer: Literal["adamw", "sgd"] = "adamw"
     schedule: Literal["constant_with_warmup", "cosine", "linear"] = "constant_with_warmup"
     warmup: float = Field(default=0.0, ge=0, lt=1)
     weight_decay: float = Field(default=0.0, ge=0)
