@@ -6,7 +6,7 @@ STAMP := $(VENV)/.dev
 # Tests of the trainers need torch; override with TORCH=torch for a GPU build.
 TORCH ?= torch==2.13.0
 
-.PHONY: help test test-all lint types quickstart quickstart-train bench-agent bench-questions bench-train clean
+.PHONY: help test test-all lint types quickstart quickstart-short bench-agent bench-questions bench-train clean
 help:  ## list the targets
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 20
 
@@ -40,11 +40,11 @@ test: $(STAMP) lint types  ## lint, types and the default test suite
 test-all: $(STAMP) lint types  ## the slow tests as well
 	$(BIN)/python -m pytest
 
-quickstart: $(VENV)/.base  ## the whole recipe on the miniature encyclopedia
+quickstart: $(VENV)/.train  ## the whole recipe on the miniature encyclopedia, training included
 	$(BIN)/osvl quickstart --out runs/quickstart --resume
 
-quickstart-train: $(VENV)/.train  ## the same, and a miniature policy trained and measured on top
-	$(BIN)/osvl quickstart --out runs/quickstart --train --resume
+quickstart-short: $(VENV)/.base  ## the same without training and without torch
+	$(BIN)/osvl quickstart --out runs/quickstart --no-train --resume
 
 bench-agent: $(STAMP)  ## rollout engine, dialect, scrubber, image search, OCR; SIZE=small
 	$(BIN)/python benchmarks/bench_agent.py

@@ -23,7 +23,7 @@ TRAINING = (
     "num=6", "heldout_pages=150", "heldout_num=4", "synthesis.samples=1", "noise=0", "agent.sampling.max_tokens=8",
     "shape.vocab_size=400", "shape.hidden=64", "shape.layers=2", "shape.heads=2", "shape.kv_heads=1",
     "sft.max_steps=3", "sft.batch_size=2", "sft.per_device=2", "sft.save_every=1", "sft.log_every=1",
-    "sft.renamed_copies=1", "rl_pool=4", "rl_samples=2",
+    "sft.first.trajectories=3", "sft.first.renamed_copies=2", "sft.first.steps=1", "sft.renamed_copies=1", "rl_pool=4", "rl_samples=2",
     "rl.steps=2", "rl.prompts_per_step=2", "rl.group_size=2", "rl.per_device=4", "rl.save_every=1",
 )  # fmt: skip
 SMALL = ("--pages", "300", "--set", "num=5", "--set", "synthesis.samples=1", "--json", "--no-train")
@@ -41,7 +41,7 @@ def made(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, dict[str, Any]
 
 def test_the_summary_has_the_promised_figures(made: tuple[Path, dict[str, Any]]) -> None:
     out, summary = made
-    assert summary["training"] is None and summary["training_skipped"] == "not asked for; --train does it."
+    assert summary["training"] is None and summary["training_skipped"] == "left out by --no-train."
     assert summary["questions"] == 5 and summary["ungrounded"] == 0
     assert summary["expert"]["scored"] == summary["expert_blinded"]["scored"] == 5
     assert summary["expert_blinded"]["correct"] == 0

@@ -244,7 +244,7 @@ def sometimes_solved(
         part.replace(kept)
     advance(len(pool), len(pool))
     chosen = set(json.loads(kept.read_text(encoding="utf-8")))
-    return [task for task in pool if task.id in chosen][: settings.rl.prompts_per_step] or pool
+    return [task for task in pool if task.id in chosen] or pool
 
 
 def reinforce(

@@ -44,7 +44,7 @@ def register(app: typer.Typer) -> None:
         seed: Annotated[int | None, typer.Option("--seed", help="Seed of everything.")] = None,
         train: Annotated[
             bool, typer.Option("--train/--no-train", help="Train a miniature policy as well; needs the train extra.")
-        ] = False,
+        ] = True,
         config: ConfigOption = None,
         settings: SetOption = None,
         resume: ResumeOption = False,
@@ -98,7 +98,7 @@ def why_not_train(asked: bool, dump: Path | None) -> str:
     from opensearch_vl.cli.stages import missing_extra
 
     if not asked:
-        return "not asked for; --train does it."
+        return "left out by --no-train."
     if dump is not None:
         return "held-out questions come from a second miniature; with --dump, use osvl train sft and osvl train rl."
     if missing := missing_extra():

@@ -9,10 +9,10 @@ from pydantic import Field
 from opensearch_vl.agent.settings import AgentSettings, LayoutName, ProfileName, SamplingSettings
 from opensearch_vl.config import Config
 from opensearch_vl.questions.settings import FuzzSettings, QuestionSettings
-from opensearch_vl.rl.settings import RlSettings
+from opensearch_vl.rl.settings import Optimizer, RlSettings
 from opensearch_vl.scoring.score import RewardSettings
 from opensearch_vl.sft.model_init import MiniatureShape
-from opensearch_vl.sft.settings import SftSettings
+from opensearch_vl.sft.settings import FirstStage, Schedule, SftSettings
 from opensearch_vl.sft.synthesis import SynthesisSettings
 from opensearch_vl.wiki.walks import WalkRules
 
@@ -78,16 +78,27 @@ class MiniatureAgent(AgentSettings):
     sampling: MiniatureSampling = MiniatureSampling()
 
 
+class QuickFirst(FirstStage):
+    """Few trajectories under many names: until names are copied, which comes after 900 to 1,000 steps."""
+
+    trajectories: int = Field(600, gt=0)
+    renamed_copies: int = Field(14, ge=0)
+    steps: int = Field(1060, gt=0)
+
+
 class QuickSft(SftSettings):
     """Fine-tuning of the miniature policy; `model` is filled in."""
 
-    renamed_copies: int = Field(14, ge=0)
+    first: FirstStage | None = QuickFirst()
+    renamed_copies: int = Field(6, ge=0)
     max_tokens: int = Field(2048, gt=0)
     image_max_pixels: int | None = Field(None, gt=0)
     optimizer: Literal["adamw", "muon_adamw"] = "muon_adamw"
     learning_rate: float = Field(3e-3, gt=0)
+    schedule: Schedule = "warmup_stable_decay"
     warmup: float = Field(0.03, ge=0, lt=1)
-    max_steps: int | None = Field(1200, gt=0)
+    decay: float = Field(0.45, gt=0, le=1)
+    max_steps: int | None = Field(1860, gt=0)
     batch_size: int = Field(8, gt=0)
     per_device: int = Field(8, gt=0)
     weight_decay: float = Field(0.01, ge=0)
@@ -95,18 +106,18 @@ class QuickSft(SftSettings):
     precision: Literal["bf16", "fp32"] = "fp32"
     gradient_checkpointing: bool = False
     save_every: int = Field(100, gt=0)
-    log_every: int = Field(10, gt=0)
+    log_every: int = Field(20, gt=0)
 
 
 class QuickRl(RlSettings):
     """GRPO from the fine-tuned checkpoint; `model` is filled in."""
 
-    prompts_per_step: int = Field(16, gt=0)
+    prompts_per_step: int = Field(32, gt=0)
     minibatches: int = Field(1, gt=0)
-    steps: int = Field(8, gt=0)
-    learning_rate: float = Field(5e-4, gt=0)
+    steps: int = Field(6, gt=0)
+    optimizer: Optimizer = "sgd"
+    learning_rate: float = Field(3.0, gt=0)
     retold: bool = True
-    beta2: float = Field(0.98, gt=0, lt=1)
     per_device: int = Field(32, gt=0)
     max_tokens: int | None = Field(2048, gt=0)
     image_max_pixels: int | None = Field(None, gt=0)
@@ -134,7 +145,7 @@ class TrainingSettings(Config):
         reward: How rollouts are scored.
     """
 
-    num: int | None = Field(800, ge=1)
+    num: int | None = Field(1200, ge=1)
     noise: float = Field(0.0, ge=0, le=1)
     rl_pool: int = Field(64, ge=1)
     rl_samples: int = Field(4, ge=2)

@@ -14,6 +14,8 @@ from opensearch_vl.scoring.score import RewardSettings
 from opensearch_vl.sft.settings import ROUTER_AUX, LoraSettings
 from opensearch_vl.sft.trajectory_config import JudgeSettings
 
+Optimizer = Literal["adamw", "sgd"]
+
 
 class RlSettings(Config):
     """How a checkpoint is trained with multi-turn fatal-aware GRPO.
@@ -71,7 +73,7 @@ class RlSettings(Config):
     minibatches: int = Field(default=4, gt=0)
     steps: int = Field(default=200, gt=0)
     learning_rate: float = Field(default=1e-6, gt=0)
-    optimizer: Literal["adamw", "sgd"] = "adamw"
+    optimizer: Optimizer = "adamw"
     schedule: Literal["constant_with_warmup", "cosine", "linear"] = "constant_with_warmup"
     warmup: float = Field(default=0.0, ge=0, lt=1)
     weight_decay: float = Field(default=0.0, ge=0)

@@ -13,6 +13,9 @@ ROUTER_AUX = 0.01
 Megatron's: transformers has none for this architecture, so it is not offered here."""
 
 
+Schedule = Literal["cosine", "linear", "constant_with_warmup", "warmup_stable_decay"]
+
+
 class LoraSettings(Config):
     """Low-rank adapters instead of full fine-tuning (not in the paper; for machines that cannot hold the optimiser).
 
@@ -92,7 +95,7 @@ class SftSettings(Config):
     learning_rate: float = Field(default=2e-5, gt=0)
     optimizer: Literal["adamw", "muon_adamw"] = "adamw"
     matrix_learning_rate: float = Field(default=0.02, gt=0)
-    schedule: Literal["cosine", "linear", "constant_with_warmup", "warmup_stable_decay"] = "cosine"
+    schedule: Schedule = "cosine"
     warmup: float = Field(default=0.1, ge=0, lt=1)
     decay: float = Field(default=0.5, gt=0, le=1)
     epochs: float = Field(default=8, gt=0)
