@@ -44,7 +44,7 @@ quickstart: $(VENV)/.train  ## the whole recipe on the miniature encyclopedia, t
 	$(BIN)/osvl quickstart --out runs/quickstart --resume
 
 quickstart-short: $(VENV)/.base  ## the same without training and without torch
-	$(BIN)/osvl quickstart --out runs/quickstart --no-train --resume
+	$(BIN)/osvl quickstart --out runs/quickstart-short --no-train --resume
 
 bench-agent: $(STAMP)  ## rollout engine, dialect, scrubber, image search, OCR; SIZE=small
 	$(BIN)/python benchmarks/bench_agent.py

@@ -55,7 +55,7 @@ from opensearch_vl.runs import RunFolder, read_records  # noqa: E402
 from opensearch_vl.scoring.judges import ExactJudge  # noqa: E402
 from opensearch_vl.sft.model_init import init_miniature  # noqa: E402
 from opensearch_vl.sft.settings import SftSettings  # noqa: E402
-from opensearch_vl.sft.source import open_source  # noqa: E402
+from opensearch_vl.sft.source import TOKENIZER_COPIES, open_source  # noqa: E402
 from opensearch_vl.sft.train import step_of, train_sft  # noqa: E402
 from opensearch_vl.types import QuestionRecord, Task  # noqa: E402
 
@@ -125,7 +125,7 @@ def fine_tune(arguments: argparse.Namespace, settings: SftSettings) -> tuple[Pat
     work = arguments.work
     source = open_source(arguments.trajectories, work / "pictures")
     if not settings.model:
-        init_miniature(work / "policy", source.tokenizer_texts(settings.renamed_copies, settings.seed))
+        init_miniature(work / "policy", source.tokenizer_texts(TOKENIZER_COPIES, settings.seed))
         settings = settings.model_copy(update={"model": str(work / "policy")})
     chat_format = ChatFormat.load(settings.model)
     examples = source.examples(settings, chat_format)

@@ -48,7 +48,7 @@ VOLATILE = frozenset(
     }
 )
 """Keys that may differ between equal runs, wherever they occur in a record."""
-FIXED = ("wiki", "seed", "model", "questions_digest")
+FIXED = ("wiki", "seed", "model", "questions_digest", "data_digest")
 """Facts of the manifest that decide what is recorded: a resumed run must share them. None: done without it."""
 
 M = TypeVar("M", bound=BaseModel)

@@ -247,3 +247,28 @@ def test_resumed_training_repeats_nothing_and_the_policy_is_asked(made: tuple[Pa
     )  # fmt: skip
     ending = json.loads(asked_it.stdout)["termination"]  # hardly trained: it babbles, but it ends as it should
     assert ending in ("answered", "turns", "fatal", "tokens") and asked_it.returncode == (ending != "answered")
+
+
+@pytest.mark.parametrize(
+    ("override", "shape"),
+    [
+        ([], (600, 14, 1060)),
+        (["training.sft.first.steps=900"], (600, 14, 900)),
+        (["training.sft.first.trajectories=300", "training.sft.first.steps=500"], (300, 14, 500)),
+    ],
+)
+def test_one_value_of_the_first_stage_can_be_changed(override: list[str], shape: tuple[int, int, int]) -> None:
+    first = load_config(QuickstartSettings, None, override).training.sft.first
+    assert first is not None and (first.trajectories, first.renamed_copies, first.steps) == shape
+
+
+def test_a_failing_training_part_leaves_the_report_of_the_others(tmp_path: Path) -> None:
+    """Training is the default, and its own failure costs nothing that was made before."""
+    pytest.importorskip("torch")
+    pytest.importorskip("trl")
+    arguments = [part for part in SMALL if part != "--no-train"]
+    done = osvl("quickstart", "--out", str(tmp_path / "run"), *arguments, "--set", "training.agent.max_turns=1")
+    assert done.returncode == 1 and done.stdout == "" and "nothing to train on" in done.stderr
+    summary = json.loads((tmp_path / "run" / "summary.json").read_text())
+    assert summary["questions"] == 5 and summary["training"] is None and summary["training_skipped"] == ""
+    assert (tmp_path / "run" / "report.html").stat().st_size > 1000

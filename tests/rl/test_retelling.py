@@ -78,3 +78,17 @@ async def test_without_it_everything_is_as_it_is(scene: tuple[Scene, list[world.
     told, entities = scene
     outcome, _ = await group(replace(told, retelling=None), world.task_of(entities[0], blurred=False), None)
     assert entities[0].name in seen(outcome) and outcome.task.gold.answer == str(entities[0].year)
+
+
+async def test_a_task_that_comes_twice_in_a_step_is_another_group(scene: tuple[Scene, list[world.Entity]]) -> None:
+    told, entities = scene
+    task = world.task_of(entities[0], blurred=False)
+    turns = ['<think>?</think><tool_call>{"name": "image_search", "arguments": {"url": "img_1"}}</tool_call>']
+    turns.append("<think>?</think><response>1</response>")
+    policy = Scripted(told.chat_format, [turns])
+    outcomes = await roll_out(told, [task, task], 2, policy, run_seed=0, step=0, repeats=[0, 1])
+    assert [outcome.trajectory.sample for outcome in outcomes] == [0, 1, 2, 3]
+    assert len({outcome.trajectory.seed for outcome in outcomes}) == 4
+    first, second = outcomes[0], outcomes[2]
+    assert seen(first) == seen(outcomes[1]) != seen(second) == seen(outcomes[3])
+    assert first.task.gold.answer != second.task.gold.answer

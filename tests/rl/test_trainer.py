@@ -119,6 +119,25 @@ def test_steps_are_taken_and_everything_is_recorded(
     transformers.AutoModelForImageTextToText.from_pretrained(report.model)
 
 
+def test_in_bf16_the_sampler_and_the_trainer_agree_and_small_updates_are_kept(
+    checkpoint: Path,
+    chat: ChatFormat,
+    store: ImageStore,
+    entities: list[world.Entity],
+    tmp_path: Path,
+    monkeypatch: Any,
+) -> None:
+    monkeypatch.setattr("opensearch_vl.rl.rollouts.score_rollout", reward_by_first_token)
+    tasks = [world.task_of(entity, blurred=True) for entity in entities[:1]]  # one task for both groups of a step
+    config = settings(checkpoint, precision="bf16", learning_rate=1e-6, steps=1)
+    report = train(config, scene_of(chat, store, entities), tasks, tmp_path)
+    assert metrics(tmp_path)[0]["policy/sampling_gap"] < 0.02
+    assert [record.trajectory.sample for record in read_records(tmp_path, RolloutRecord)] == [0, 1, 2, 3]
+    load = transformers.AutoModelForImageTextToText.from_pretrained
+    before, after = dict(load(checkpoint).named_parameters()), dict(load(report.model).named_parameters())
+    assert sum(int((after[name] != before[name]).sum()) for name in before) > 0
+
+
 class Killed(Exception):
     """Stands for kill -9: nothing after it runs."""
 
@@ -242,7 +261,7 @@ def loss_of(
     scripts = [says(entities[0], True), ["<think>No idea.</think><response>1</response>"]]
     config = settings(checkpoint, prompts_per_step=1, per_device=2, steps=1)
     model = transformers.AutoModelForImageTextToText.from_pretrained(checkpoint)
-    trainer = trainer_class()(config, scene, tasks, None, out, model)
+    trainer = trainer_class()(config, scene, tasks, None, model, rl_arguments(config, 1.0, out))
     trainer.model_for = Scripted(chat, scripts)
     seen: list[Any] = []
     load = trainer.pixels

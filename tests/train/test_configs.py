@@ -33,7 +33,7 @@ def test_rl_configs_load_and_divide(file: Path) -> None:
         ("qwen3-vl-8b", {"devices": 8}),
         ("qwen3-vl-30b-a3b", {"devices": 32}),
         ("qwen3-vl-32b", {"devices": 32}),
-        ("qwen3-vl-8b-lora-8x24gb", {"devices": 8, "memory_gib": 24.0}),
+        ("qwen3-vl-8b-lora-8x24gb", {"devices": 8, "memory_gib": 24.0, "sharding": "none"}),
     ],
 )
 def test_plans_fit(name: str, where: dict[str, Any]) -> None:

@@ -301,6 +301,37 @@ def test_the_first_stage_draws_from_its_own_examples_and_needs_some(
     assert rates[2] == pytest.approx(3e-3) and rates[-1] < rates[-2] < 3e-3
 
 
+def test_epochs_are_passes_over_all_examples(
+    checkpoint: Path, chat: ChatFormat, examples: Examples, store: ImageStore, tmp_path: Path
+) -> None:
+    config = settings(checkpoint, max_steps=None, epochs=1.5)
+    assert train(config, chat, examples, store, tmp_path / "run").num_steps == 5  # 18 draws of 12, four a step
+
+
+@pytest.mark.parametrize("precision", ["bf16", "fp32"])
+def test_small_updates_are_not_lost(
+    checkpoint: Path, chat: ChatFormat, examples: Examples, store: ImageStore, tmp_path: Path, precision: str
+) -> None:
+    """At 1e-6 an update is smaller than half a bf16 step of most weights."""
+    config = settings(checkpoint, precision=precision, learning_rate=1e-6, warmup=0, schedule="constant_with_warmup")
+    report = train(config, chat, examples, store, tmp_path / precision)
+    load = transformers.AutoModelForImageTextToText.from_pretrained
+    before, after = dict(load(checkpoint).named_parameters()), dict(load(report.model).named_parameters())
+    moved = sum(int((after[name] != before[name]).sum()) for name in before)
+    assert moved > 0.7 * sum(weight.numel() for weight in before.values())
+
+
+def test_adapters_are_not_trained_where_they_could_not_be_merged(
+    checkpoint: Path, chat: ChatFormat, examples: Examples, store: ImageStore, tmp_path: Path, monkeypatch: Any
+) -> None:
+    monkeypatch.setattr("transformers.integrations.is_deepspeed_zero3_enabled", lambda: True)
+    config = settings(checkpoint, lora=LoraSettings(rank=4, alpha=8))
+    with pytest.raises(ConfigError, match="not trained under ZeRO-3"):
+        train_sft(config, chat, examples, store, None, tmp_path)
+    with pytest.raises(ValueError, match="muon_adamw trains whole matrices"):
+        settings(checkpoint, lora=LoraSettings(), optimizer="muon_adamw")
+
+
 def test_stages_and_decay_fit_into_the_steps() -> None:
     first = {"trajectories": 5, "steps": 6}
     for wrong in ({"first": first}, {"first": first, "max_steps": 6}):

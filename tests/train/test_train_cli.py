@@ -1,6 +1,7 @@
 """From a run of trajectories to a trained checkpoint through the commands, and their one-line errors."""
 
 import json
+import shutil
 from pathlib import Path
 from typing import Any
 
@@ -15,7 +16,7 @@ import synthetic_world as world
 from training_fixtures import make_runs
 
 from opensearch_vl.cli import ask, model, train
-from opensearch_vl.errors import ConfigError, DataError, RunExists
+from opensearch_vl.errors import ConfigError, DataError, RunExists, RunMismatch
 from opensearch_vl.images import ImageStore
 from opensearch_vl.runs import RunFolder, digest, read_records
 from opensearch_vl.sft.source import layout_of, open_source
@@ -93,6 +94,18 @@ def test_init_then_sft_then_rl(folder: Path, tmp_path: Path) -> None:
     assert len(records) == 4
     store = ImageStore(tmp_path / "rl" / "images", (ImageStore(folder / "questions" / "images"),))
     assert all(image in store for record in records for image in record.task.images)
+
+
+def test_a_resumed_run_must_be_given_the_same_data(folder: Path, tmp_path: Path) -> None:
+    data, settings = folder / "trajectories", with_settings([*SMALL, f"model={folder / 'model'}"])
+    other = tmp_path / "other"
+    shutil.copytree(data, other)
+    lines = (other / "records.jsonl").read_text().splitlines(keepends=True)
+    (other / "records.jsonl").write_text("".join(lines[:-1]))
+    call("train", "sft", str(data), "--out", str(tmp_path / "sft"), *settings)
+    with pytest.raises(RunMismatch, match="data_digest"):
+        call("train", "sft", str(other), "--out", str(tmp_path / "sft"), "--resume", *settings)
+    assert json.loads((tmp_path / "sft" / "manifest.json").read_text())["data"] == [str(data)]
 
 
 def test_a_checkpoint_answers_through_ask(folder: Path) -> None:

@@ -37,7 +37,7 @@ from opensearch_vl.runs import RunFolder, read_json_lines, read_manifest, read_r
 from opensearch_vl.scoring.judges import ExactJudge
 from opensearch_vl.scoring.metrics import Accuracy, accuracy
 from opensearch_vl.sft.model_init import init_miniature
-from opensearch_vl.sft.source import open_source
+from opensearch_vl.sft.source import TOKENIZER_COPIES, open_source
 from opensearch_vl.sft.synthesis import keep_pictures
 from opensearch_vl.sft.train import train_sft
 from opensearch_vl.types import RolloutRecord, Task
@@ -192,7 +192,7 @@ def initial_policy(trajectories: Path, out: Path, settings: TrainingSettings, se
     if not out.exists():
         source = open_source([trajectories], out)
         part = out.with_name(f"{out.name}.part")
-        init_miniature(part, source.tokenizer_texts(settings.sft.renamed_copies, seed), seed, settings.shape)
+        init_miniature(part, source.tokenizer_texts(TOKENIZER_COPIES, seed), seed, settings.shape)
         part.replace(out)
     return out
 

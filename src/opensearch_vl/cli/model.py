@@ -36,15 +36,13 @@ def register(app: typer.Typer) -> None:
     ) -> None:
         """Write a freshly initialised policy: a Qwen3-VL of about a million parameters that learns on a CPU."""
         from opensearch_vl.errors import RunExists
-        from opensearch_vl.sft.examples import texts
         from opensearch_vl.sft.model_init import MiniatureShape, init_miniature
         from opensearch_vl.sft.source import open_source
 
         if (out / "config.json").exists():
             raise RunExists(f"{out} already holds a checkpoint.", "Choose another --out.")
-        source = open_source(data, out / "pictures").renamed(renamed, seed)
-        shape = MiniatureShape(vocab_size=vocab_size)
-        report = init_miniature(out, texts(source.records(), source.layout), seed, shape)
+        texts = open_source(data, out / "pictures").tokenizer_texts(renamed, seed)
+        report = init_miniature(out, texts, seed, MiniatureShape(vocab_size=vocab_size))
         emit(
             {
                 "model": str(out),

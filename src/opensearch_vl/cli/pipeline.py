@@ -43,7 +43,7 @@ if TYPE_CHECKING:
 class Results:
     """What the parts found, and how long each took."""
 
-    wiki: WikiFolder
+    world: World
     build: BuildReport
     synthesis: SynthesisReport
     blinded: Accuracy
@@ -51,6 +51,11 @@ class Results:
     variants: tuple[Cell, ...]
     learning: Learning | None = None
     seconds: dict[str, float] = field(default_factory=dict)
+
+    @property
+    def wiki(self) -> WikiFolder:
+        """The encyclopedia."""
+        return self.world.wiki
 
     def as_dict(self) -> dict[str, Any]:
         """The figures, as `--json` prints them."""
@@ -90,8 +95,8 @@ class Pipeline:
         self._judge = ExactJudge()
         self._seconds: dict[str, float] = {}
 
-    def run(self, dump: Path | None = None, images: Path | None = None, *, train: bool = True) -> Results:
-        """All parts in order; `dump` takes the place of the miniature, `train` adds the training part."""
+    def run(self, dump: Path | None = None, images: Path | None = None) -> Results:
+        """All parts but training, in order; `dump` takes the place of the miniature."""
         wiki = self._wiki(dump, images)
         with self._part("Indexing passages and pictures"):
             world = local_world(wiki.root)
@@ -109,14 +114,15 @@ class Pipeline:
         report = self._roll_out("Rolling out the expert", "trajectories", build.tasks, world, settings.synthesis)
         blinded = self._blinded(build.tasks, world)
         solvers, variants = self._audit(build, world)
-        results = Results(wiki, build, report, blinded, solvers, variants, seconds=self._seconds)
-        if train:
-            from opensearch_vl.cli.learning import learn
+        return Results(world, build, report, blinded, solvers, variants, seconds=self._seconds)
 
-            folder, chosen, seed = self.out / "training", settings.training, settings.seed
-            with RunFolder(folder, chosen, {"seed": seed}, resume=self.resume):
-                results.learning = learn(folder, world, chosen, seed, self._part, resume=self.resume)
-        return results
+    def learn(self, world: World) -> Learning:
+        """The training part, on the encyclopedia of the others."""
+        from opensearch_vl.cli.learning import learn
+
+        folder, chosen, seed = self.out / "training", self.settings.training, self.settings.seed
+        with RunFolder(folder, chosen, {"seed": seed}, resume=self.resume):
+            return learn(folder, world, chosen, seed, self._part, resume=self.resume)
 
     def _wiki(self, dump: Path | None, images: Path | None) -> WikiFolder:
         folder = self.out / "wiki"

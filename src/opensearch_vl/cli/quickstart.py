@@ -1,4 +1,4 @@
-"""`osvl quickstart`: one command from an encyclopedia to questions, trajectories, scores and a report."""
+"""`osvl quickstart`: one command from an encyclopedia to questions, trajectories, a trained policy and a report."""
 
 from __future__ import annotations
 
@@ -25,6 +25,7 @@ from opensearch_vl.cli.common import (
 if TYPE_CHECKING:
     from rich.progress import Progress
 
+    from opensearch_vl.cli.pipeline import Results
     from opensearch_vl.cli.stages import Advance
 
 
@@ -75,17 +76,23 @@ def register(app: typer.Typer) -> None:
         chosen = load_config(QuickstartSettings, config, overrides)
         skipped = why_not_train(train, dump)
         started = time.perf_counter()
+
+        def told(results: Results) -> dict[str, Any]:
+            """Write the report and the figures of what there is so far."""
+            seconds = time.perf_counter() - started
+            report = write_report(out, results, chosen, seconds)
+            facts = {"training_skipped": skipped, "seconds": round(seconds, 1), "report": str(report)}
+            summary = {**results.as_dict(), **facts}
+            write_summary(out, summary)
+            return summary
+
         with RunFolder(out, chosen, resume=resume), progress() as bars:
             pipeline = Pipeline(out, chosen, resume=resume, show=lambda title: _bar(bars, title))
-            results = pipeline.run(dump, images, train=not skipped)
-        report = write_report(out, results, chosen, time.perf_counter() - started)
-        summary = {
-            **results.as_dict(),
-            "training_skipped": skipped,
-            "seconds": round(time.perf_counter() - started, 1),
-            "report": str(report),
-        }
-        write_summary(out, summary)
+            results = pipeline.run(dump, images)
+            summary = told(results)
+            if not skipped:
+                results.learning = pipeline.learn(results.world)
+                summary = told(results)
         emit(summary, as_json, lambda: _print(summary))
         if train and skipped:
             console().print(f"Training is skipped: {skipped}", markup=False, soft_wrap=True)

@@ -89,7 +89,7 @@ class QuickFirst(FirstStage):
 class QuickSft(SftSettings):
     """Fine-tuning of the miniature policy; `model` is filled in."""
 
-    first: FirstStage | None = QuickFirst()
+    first: QuickFirst | None = QuickFirst()
     renamed_copies: int = Field(6, ge=0)
     max_tokens: int = Field(2048, gt=0)
     image_max_pixels: int | None = Field(None, gt=0)

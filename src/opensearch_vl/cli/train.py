@@ -55,16 +55,16 @@ def register(app: typer.Typer, tools_for: ToolsFor) -> None:
         from opensearch_vl.agent.transcript import ChatFormat
         from opensearch_vl.config import load_config
         from opensearch_vl.sft.settings import SftSettings
-        from opensearch_vl.sft.source import open_source
+        from opensearch_vl.sft.source import data_digest, open_source
         from opensearch_vl.sft.train import train_sft
 
         chosen = load_config(SftSettings, config, settings or ())
         _needs_model(chosen.model)
         source = open_source(data, out / "images")
         chat_format = ChatFormat.load(chosen.model, max_pixels=chosen.image_max_pixels)
-        examples = source.examples(chosen, chat_format)
-        manifest = {"data": [str(run) for run in data], "examples": len(examples.transcripts)}
+        manifest = {"data": [str(run) for run in data], "data_digest": data_digest(data)}
         with _first_process(out, chosen, manifest, resume=resume) as run:
+            examples = source.examples(chosen, chat_format)
             report = train_sft(chosen, chat_format, examples, source.store, run, out)
         emit(
             {
@@ -105,7 +105,7 @@ def register(app: typer.Typer, tools_for: ToolsFor) -> None:
         from opensearch_vl.rl.rollouts import Scene
         from opensearch_vl.rl.settings import RlConfig
         from opensearch_vl.rl.trainer import train_rl
-        from opensearch_vl.runs import read_records
+        from opensearch_vl.runs import read_records, records_digest
         from opensearch_vl.types import QuestionRecord
         from opensearch_vl.wiki.tables import WikiFolder
 
@@ -117,7 +117,8 @@ def register(app: typer.Typer, tools_for: ToolsFor) -> None:
         if not tasks:
             raise DataError(f"{questions} holds no finished question.", "Build some with: osvl questions build")
         chat_format = ChatFormat.load(chosen.rl.model, max_pixels=chosen.rl.image_max_pixels)
-        manifest = {"questions": str(questions), "tasks": len(tasks)}
+        digest = records_digest(questions)
+        manifest = {"questions": str(questions), "questions_digest": digest, "tasks": len(tasks)}
         with _first_process(out, chosen, manifest, resume=resume) as run:
             store = ImageStore(out / "images", (ImageStore(questions / "images"),))
             scene = Scene(
@@ -158,6 +159,7 @@ def register(app: typer.Typer, tools_for: ToolsFor) -> None:
         from opensearch_vl.sft.settings import SftSettings
 
         chosen = load_config(SftSettings, config, settings or ())
+        _needs_model(chosen.model)
         made = make_plan(chosen, devices=devices, memory_gib=memory, sharding=sharding)
         emit(
             {

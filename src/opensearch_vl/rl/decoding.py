@@ -11,6 +11,7 @@ positions of the new tokens, and a sampler whose draws belong to the rollout and
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -57,10 +58,18 @@ class Decoder:
         model: A `Qwen3VLForConditionalGeneration` or its MoE sibling.
         pixels: Where pictures come from; also names the tokens that must never be sampled.
         stop_ids: Tokens that end a turn.
+        autocast: Under which passes run; that of the training whose log-probabilities these are to be.
     """
 
-    def __init__(self, model: Any, pixels: Pixels, stop_ids: Sequence[int]) -> None:
+    def __init__(
+        self,
+        model: Any,
+        pixels: Pixels,
+        stop_ids: Sequence[int],
+        autocast: Callable[[], AbstractContextManager[Any]] = nullcontext,
+    ) -> None:
         self.model = model
+        self.autocast = autocast
         self.pixels = pixels
         self.stop_ids = frozenset(stop_ids)
         self.max_context = int(model.config.get_text_config().max_position_embeddings)
@@ -73,7 +82,7 @@ class Decoder:
         training = self.model.training
         self.model.eval()
         try:
-            with torch.no_grad():
+            with torch.no_grad(), self.autocast():
                 first_logits = self._read(requests)
                 _Turns(self, requests, first_logits, done).run()
         finally:

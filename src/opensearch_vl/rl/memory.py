@@ -127,6 +127,7 @@ class RaggedCache:
         """
         import torch
 
+        key = key.to(value.dtype)  # under autocast positions leave keys in fp32, and attention casts them
         if layer == len(self.keys):  # nothing was held so far
             self.keys.append(key.new_zeros(key.shape[0], key.shape[1], self._end, key.shape[3]))
             self.values.append(torch.zeros_like(self.keys[-1]))

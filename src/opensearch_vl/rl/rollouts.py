@@ -105,17 +105,36 @@ def tasks_of_step(num_tasks: int, prompts_per_step: int, seed: int, generation: 
 
 
 async def roll_out(
-    scene: Scene, tasks: Sequence[Task], group_size: int, model_for: ModelFor, *, run_seed: int, step: int
+    scene: Scene,
+    tasks: Sequence[Task],
+    group_size: int,
+    model_for: ModelFor,
+    *,
+    run_seed: int,
+    step: int,
+    repeats: Sequence[int] | None = None,
 ) -> list[Outcome]:
-    """Roll out every task `group_size` times at once; outcomes in the order of tasks and samples."""
-    jobs = [(group, task, sample) for group, task in enumerate(tasks) for sample in range(group_size)]
+    """Roll out every task `group_size` times at once; outcomes in the order of tasks and samples.
+
+    Args:
+        scene: Environment, judge, reward.
+        tasks: One per group.
+        group_size: G.
+        model_for: Where replies come from.
+        run_seed: Seed of the run.
+        step: Optimiser steps before.
+        repeats: How many groups of this step have the same task before each group does: its samples are numbered on,
+            and it is told under other names. None: each task comes once.
+    """
+    first = [group_size * before for before in repeats or [0] * len(tasks)]
+    jobs = [(group, task, first[group] + sample) for group, task in enumerate(tasks) for sample in range(group_size)]
     # All are announced before any begins, so that a policy in lockstep knows whom to wait for.
     models = [model_for(f"{group:05d}/{task.id}#{sample}") for group, task, sample in jobs]
     return list(
         await asyncio.gather(
             *(
                 _one(
-                    *scene.told(task, derive(run_seed, step, task.id, "names")),
+                    *scene.told(task, derive(run_seed, step, task.id, "names", first[group])),
                     group,
                     sample,
                     model,

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from typing import Literal
+from typing import Literal, Self
 
-from pydantic import Field
+from pydantic import Field, model_validator
 
 from opensearch_vl.agent.settings import AgentSettings
 from opensearch_vl.config import Config
@@ -37,7 +37,7 @@ class RlSettings(Config):
             proportion to the gradient learn faster (docs/log.md). Rates of `sgd` are a million times those of AdamW.
         schedule: How the rate goes on after the warm-up.
         warmup: Share of the steps over which the rate rises.
-        weight_decay: Of AdamW.
+        weight_decay: Of AdamW; `sgd` takes none.
         beta2: Of AdamW.
         max_grad_norm: Clip of the gradient's norm.
         per_device: Rollouts per forward pass and device when training.
@@ -97,6 +97,12 @@ class RlSettings(Config):
     report_to: tuple[Literal["wandb", "tensorboard"], ...] = ()
     seed: int = 0
     threads: int | None = Field(default=None, gt=0)
+
+    @model_validator(mode="after")
+    def _sgd_is_plain(self) -> Self:
+        if self.optimizer == "sgd" and self.weight_decay:
+            raise ValueError("sgd takes no weight_decay: at its rates, it would take the weights themselves")
+        return self
 
 
 class RlConfig(Config):

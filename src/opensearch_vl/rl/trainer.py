@@ -39,7 +39,6 @@ from opensearch_vl.rl.settings import RlSettings
 from opensearch_vl.runs import RunFolder
 from opensearch_vl.sft.collate import model_inputs
 from opensearch_vl.sft.head import score_labels_only
-from opensearch_vl.sft.patches import multiply_patches
 from opensearch_vl.sft.train import (
     Progress,
     last_checkpoint,
@@ -49,6 +48,7 @@ from opensearch_vl.sft.train import (
     run_training,
     save_checkpoint,
     step_of,
+    trained_model,
 )
 from opensearch_vl.types import Task
 
@@ -133,17 +133,17 @@ def train_rl(
         )
     try:
         import torch
-        from transformers import AutoModelForImageTextToText, PrinterCallback
+        from transformers import AutoConfig, PrinterCallback
     except ImportError as error:
         raise MissingExtra("transformers", "train") from error
     if settings.threads is not None:
         torch.set_num_threads(settings.threads)
-    dtype = torch.bfloat16 if settings.precision == "bf16" else torch.float32
-    model = AutoModelForImageTextToText.from_pretrained(settings.model, dtype=dtype, trust_remote_code=False)
-    multiply_patches(model)
+    aux = router_aux(AutoConfig.from_pretrained(settings.model, trust_remote_code=False), settings.router_aux)
+    arguments = rl_arguments(settings, scene.env.settings.sampling.temperature, out, aux)
+    model = trained_model(settings.model, settings.precision, adapters=settings.lora is not None)
     resume = last_checkpoint(out / "checkpoints")
     start = step_of(resume)
-    trainer = trainer_class()(settings, scene, tasks, run, out, model, progress)
+    trainer = trainer_class()(settings, scene, tasks, run, model, arguments, progress)
     trainer.remove_callback(PrinterCallback)  # it prints on stdout
     if settings.lora is None:
         for scored in (model, trainer.ref_model):
@@ -173,7 +173,7 @@ def local_policy(trainer: Any, settings: RlSettings) -> ModelFor:
     model = trainer.accelerator.unwrap_model(trainer.model)
     if settings.lora is not None:
         model = model.get_base_model()  # with the adapters inside its layers
-    decoder = Decoder(model, trainer.pixels, stop_ids(chat_format))
+    decoder = Decoder(model, trainer.pixels, stop_ids(chat_format), trainer.accelerator.autocast)
     policy = LocalPolicy(decoder, max_rows=settings.max_rows, lockstep=settings.lockstep)
     return lambda conversation: PolicyChat(policy, chat_format, conversation)
 
@@ -205,15 +205,14 @@ def trainer_class() -> type[Any]:
             scene: Scene,
             tasks: Sequence[Task],
             run: RunFolder | None,
-            out: Path,
             model: Any,
+            arguments: Any,
             progress: Progress | None = None,
         ) -> None:
-            temperature = scene.env.settings.sampling.temperature
             super().__init__(
                 model=model,
                 reward_funcs=_never_asked,
-                args=rl_arguments(settings, temperature, out, router_aux(model, settings.router_aux)),
+                args=arguments,
                 peft_config=lora_config(settings.lora),
                 train_dataset=Dataset.from_dict(
                     {"prompt": [""] * settings.prompts_per_step, "slot": list(range(settings.prompts_per_step))}
@@ -257,6 +256,7 @@ def trainer_class() -> type[Any]:
                     self.model_for,
                     run_seed=settings.seed,
                     step=self.state.global_step,
+                    repeats=[chosen[:slot].count(chosen[slot]) for slot in slots],
                 )
             )
             seconds = time.perf_counter() - started

@@ -126,9 +126,10 @@ def make_plan(
 ) -> Plan:
     """What fine-tuning with these settings needs on each of `devices` GPUs of `memory_gib`.
 
-    Weights, gradients and AdamW's state (a 32-bit copy and two moments: 12 bytes a trained parameter) are exact;
-    activations are the usual estimate: one hidden state a layer and token with checkpointing, some 17 without, plus
-    the layer that is being recomputed.
+    Weights, gradients and AdamW's state (a 32-bit copy and two moments: 12 bytes a trained parameter) are exact.
+    Without DeepSpeed the weights themselves are the 32-bit copy and gradients have 4 bytes, which comes to the same
+    sum. The activations are the usual estimate: one hidden state a layer and token with checkpointing, some 17 without,
+    plus the layer that is being recomputed.
 
     Raises:
         ConfigError: If the model is not known, or the batch does not divide.
@@ -212,8 +213,12 @@ def _with_warnings(
         )
     if not settings.gradient_checkpointing and settings.max_tokens > 4096:
         warnings.append("Long transcripts without gradient checkpointing: activations will dominate.")
-    if sharding != "zero3" and plan.weights_gib > 0.5 * memory_gib:
+    if sharding != "zero3" and settings.lora is None and plan.weights_gib > 0.5 * memory_gib:
         warnings.append("The weights alone take more than half a device; ZeRO-3 shards them.")
+    if settings.lora is not None and sharding == "zero3":
+        warnings.append("Adapters are not trained under ZeRO-3, where they could not be merged.")
+    if settings.optimizer != "adamw":
+        warnings.append(f"Counted as AdamW; {settings.optimizer} holds one moment less of each matrix.")
     if settings.lora is not None and "moe" in config:
         warnings.append("Adapters go on the attention layers only: experts are not plain linear layers.")
     if settings.image_max_pixels is None and settings.max_tokens < 32_000:

@@ -1,7 +1,9 @@
-"""The order of training examples: a function of seed and epoch alone, so that a resumed run meets the same ones.
+"""The order of training examples: a function of seed and position alone, so that a resumed run meets the same ones.
 
-Examples of like length share a batch, which saves padding. transformers' own sampler for this draws from the global
-generator, so a run that was killed within an epoch would go on with other examples.
+A run is one long pass over a list of examples that is laid down beforehand: epoch after epoch, in one or two stages.
+Samplers that are told the epoch do not survive a resume on several devices, where accelerate wraps them too deeply to
+be told; and transformers' own sampler for examples of like length draws from the global generator, so that a run that
+was killed within an epoch would go on with other examples.
 """
 
 from __future__ import annotations
@@ -16,82 +18,64 @@ POOL = 50
 epoch mixes anew (the value of transformers' sampler)."""
 
 
-def epoch_order(lengths: Sequence[int], batch_size: int, seed: int, epoch: int, by_length: bool = True) -> list[int]:
-    """Indices of all examples in the order of an epoch.
+def draw_order(
+    lengths: Sequence[int], draws: int, batch_size: int, seed: int, *, stage: int = 0, by_length: bool = True
+) -> list[int]:
+    """Indices of the examples of a stage in the order they are drawn in; each epoch has every example once.
 
     Args:
         lengths: Tokens of each example.
+        draws: How many are drawn.
         batch_size: Examples per optimiser step.
         seed: Of the run.
-        epoch: From 0.
+        stage: Number of the stage, so that stages do not repeat each other's order.
         by_length: Put examples of like length into a batch; otherwise the order is a plain shuffle.
     """
-    rng = generator("order", seed, epoch)
-    indices = list(range(len(lengths)))
-    rng.shuffle(indices)
+    drawn = list(islice(chain.from_iterable(_epoch(len(lengths), seed, stage, epoch) for epoch in count()), draws))
     if not by_length:
-        return indices
+        return drawn
     batches: list[list[int]] = []
-    for start in range(0, len(indices), batch_size * POOL):
-        pool = sorted(indices[start : start + batch_size * POOL], key=lambda i: -lengths[i])
+    for start in range(0, draws, batch_size * POOL):
+        pool = sorted(drawn[start : start + batch_size * POOL], key=lambda i: -lengths[i])
         batches += [pool[i : i + batch_size] for i in range(0, len(pool), batch_size)]
     rest = batches.pop() if batches and len(batches[-1]) < batch_size else []
-    rng.shuffle(batches)
+    for start in range(0, len(batches), POOL):
+        few = batches[start : start + POOL]
+        generator("batches", seed, stage, start).shuffle(few)
+        batches[start : start + POOL] = few
     return [index for batch in batches for index in batch] + rest
 
 
-class EpochOrder:
-    """`epoch_order` as a sampler; the trainer tells it the epoch."""
-
-    def __init__(self, lengths: Sequence[int], batch_size: int, seed: int, by_length: bool) -> None:
-        self.lengths = lengths
-        self.batch_size = batch_size
-        self.seed = seed
-        self.by_length = by_length
-        self.epoch = 0
-
-    def set_epoch(self, epoch: int) -> None:
-        """Called by the trainer before each epoch."""
-        self.epoch = epoch
-
-    def __iter__(self) -> Iterator[int]:
-        return iter(epoch_order(self.lengths, self.batch_size, self.seed, self.epoch, self.by_length))
-
-    def __len__(self) -> int:
-        return len(self.lengths)
+def _epoch(num: int, seed: int, stage: int, epoch: int) -> list[int]:
+    indices = list(range(num))
+    generator("order", seed, stage, epoch).shuffle(indices)
+    return indices
 
 
-class StagedOrder:
-    """The order of a run whose first stage has examples of its own: one long epoch, a stage after the other.
+class Order:
+    """`draw_order` of one stage after another, as a sampler.
 
     Args:
         lengths: Tokens of each example, those of the first stage before the others.
-        num_first: Examples of the first stage.
-        draws: Examples drawn in the first stage and in the second; each stage goes through its own in epochs.
+        stages: Examples and draws of each stage.
         batch_size: Examples per optimiser step.
         seed: Of the run.
         by_length: Put examples of like length into a batch.
     """
 
     def __init__(
-        self,
-        lengths: Sequence[int],
-        num_first: int,
-        draws: tuple[int, int],
-        batch_size: int,
-        seed: int,
-        by_length: bool,
+        self, lengths: Sequence[int], stages: Sequence[tuple[int, int]], batch_size: int, seed: int, by_length: bool
     ) -> None:
-        self.stages = ((0, lengths[:num_first]), (num_first, lengths[num_first:]))
-        self.draws = draws
-        self.batch_size = batch_size
-        self.seed = seed
-        self.by_length = by_length
+        self.indices: list[int] = []
+        start = 0
+        for stage, (num, draws) in enumerate(stages):
+            some = lengths[start : start + num]
+            drawn = draw_order(some, draws, batch_size, seed, stage=stage, by_length=by_length)
+            self.indices += [start + index for index in drawn]
+            start += num
 
     def __iter__(self) -> Iterator[int]:
-        for (start, lengths), num in zip(self.stages, self.draws, strict=True):
-            epochs = (epoch_order(lengths, self.batch_size, self.seed, epoch, self.by_length) for epoch in count())
-            yield from (start + index for index in islice(chain.from_iterable(epochs), num))
+        return iter(self.indices)
 
     def __len__(self) -> int:
-        return sum(self.draws)
+        return len(self.indices)

@@ -69,10 +69,10 @@ class SftSettings(Config):
         max_steps: Optimiser steps, those of a first stage included, or None.
         batch_size: Examples per optimiser step over all devices; 256 in the paper.
         per_device: Examples per forward pass and device.
-        weight_decay: Of AdamW.
+        weight_decay: Decoupled, of AdamW and Muon.
         beta2: Of AdamW.
         max_grad_norm: Clip of the gradient's norm.
-        precision: `bf16` in the paper; `fp32` on CPUs.
+        precision: Of the passes: `bf16` in the paper; `fp32` on CPUs. See `sft.train.trained_model` for the weights.
         gradient_checkpointing: Recompute activations in the backward pass.
         freeze_vision: Leave the vision tower as it is; the paper trains everything.
         group_by_length: Put examples of like length into a batch.
@@ -83,7 +83,7 @@ class SftSettings(Config):
             the row before, and a resumed run knows of none before its checkpoint.
         log_every: Steps between rows of metrics.
         report_to: Trackers besides our own metrics file.
-        seed: Of data order and dropout.
+        seed: Of data order, dropout and new names.
         threads: CPU threads of torch; None leaves torch's choice.
     """
 
@@ -130,4 +130,10 @@ class SftSettings(Config):
             raise ValueError(f"max_steps {self.max_steps} must be more than the first stage's {self.first.steps} steps")
         if self.schedule == "warmup_stable_decay" and (self.max_steps is None or self.warmup + self.decay > 1):
             raise ValueError("warmup_stable_decay needs max_steps, and warmup and decay of at most 1 together")
+        return self
+
+    @model_validator(mode="after")
+    def _adapters_are_no_matrices(self) -> Self:
+        if self.lora is not None and self.optimizer == "muon_adamw":
+            raise ValueError("muon_adamw trains whole matrices; adapters are trained with optimizer adamw")
         return self

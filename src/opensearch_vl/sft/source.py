@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
@@ -15,14 +16,14 @@ from opensearch_vl.errors import DataError
 from opensearch_vl.images import ImageStore
 from opensearch_vl.prompts import prompt_hash
 from opensearch_vl.protocols import ToolSchema
-from opensearch_vl.runs import read_manifest, read_records
+from opensearch_vl.runs import read_manifest, read_records, records_digest
 from opensearch_vl.sft.examples import Examples, build_examples, texts
 from opensearch_vl.sft.renaming import renamed_copies
 from opensearch_vl.sft.settings import SftSettings
 from opensearch_vl.sft.sharegpt import read_sharegpt, unescape
 from opensearch_vl.types import RolloutRecord
 
-_TOKENIZER_COPIES = 2
+TOKENIZER_COPIES = 2
 """Copies under other names that show a tokenizer enough of what names are made of."""
 
 
@@ -62,9 +63,8 @@ class Source:
         return built(few, settings.first.renamed_copies, settings.seed + 1).before(others)
 
     def tokenizer_texts(self, renamed_copies: int, seed: int) -> Iterator[str]:
-        """What the tokenizer of a policy that is trained on so many renamed copies learns on: a few of them."""
-        some = self.renamed(min(renamed_copies, _TOKENIZER_COPIES), seed)
-        return texts(some.records(), some.layout)
+        """What a tokenizer learns on: every text, so many times under other names if the policy is to meet others."""
+        return texts(self.renamed(renamed_copies, seed).records(), self.layout)
 
 
 def open_source(data: Sequence[Path], pictures: Path) -> Source:
@@ -94,6 +94,14 @@ def open_source(data: Sequence[Path], pictures: Path) -> Source:
             yield from read_records(run, RolloutRecord)
 
     return Source(layouts[0], ImageStore(first.root, tuple(others)), records)
+
+
+def data_digest(data: Sequence[Path]) -> str:
+    """Twelve hex digits over what `open_source` opens, so that a resumed run can tell that it is the same."""
+    hasher = hashlib.sha256()
+    for path in data:
+        hasher.update(hashlib.sha256(path.read_bytes()).digest() if path.is_file() else records_digest(path).encode())
+    return hasher.hexdigest()[:12]
 
 
 def open_sharegpt(file: Path, pictures: Path) -> Source:

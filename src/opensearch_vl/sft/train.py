@@ -26,7 +26,7 @@ from opensearch_vl.sft.collate import Collator
 from opensearch_vl.sft.examples import Examples
 from opensearch_vl.sft.head import score_labels_only
 from opensearch_vl.sft.muon import muon_adamw
-from opensearch_vl.sft.order import EpochOrder, StagedOrder
+from opensearch_vl.sft.order import Order
 from opensearch_vl.sft.patches import multiply_patches
 from opensearch_vl.sft.settings import LoraSettings, SftSettings
 
@@ -35,7 +35,7 @@ _log = logging.getLogger(__name__)
 Progress = Callable[[int, int], None]
 """Called with the optimiser steps that are done and those in all."""
 
-_KEPT = frozenset({"loss", "grad_norm", "learning_rate", "mean_token_accuracy", "entropy", "epoch"})
+_KEPT = frozenset({"loss", "grad_norm", "learning_rate", "mean_token_accuracy", "entropy"})
 """What of the trainer's log goes into `metrics.jsonl`; all of it the same in two equal runs (TRL's own count of tokens
 begins anew on a resume)."""
 
@@ -80,8 +80,8 @@ def train_sft(
         progress: Called after every optimiser step.
 
     Raises:
-        DataError: Without examples.
-        ConfigError: If the batch size does not divide into devices and passes.
+        DataError: Without examples, or without some for each stage.
+        ConfigError: If the batch size does not divide into devices and passes, or for adapters under ZeRO-3.
         MissingExtra: Without the training extra.
     """
     if not examples.transcripts:
@@ -95,17 +95,17 @@ def train_sft(
     try:
         import torch
         from datasets import Dataset
-        from transformers import AutoModelForImageTextToText, PrinterCallback
+        from transformers import AutoConfig, PrinterCallback
         from trl import SFTTrainer
     except ImportError as error:
         raise MissingExtra("trl", "train") from error
     if settings.threads is not None:
         torch.set_num_threads(settings.threads)
 
-    dtype = torch.bfloat16 if settings.precision == "bf16" else torch.float32
-    model = AutoModelForImageTextToText.from_pretrained(settings.model, dtype=dtype, trust_remote_code=False)
-    multiply_patches(model)
-    arguments = sft_arguments(settings, out, router_aux(model, settings.router_aux))
+    config = AutoConfig.from_pretrained(settings.model, trust_remote_code=False)
+    arguments = sft_arguments(settings, out, router_aux(config, settings.router_aux))
+    model = trained_model(settings.model, settings.precision, adapters=settings.lora is not None)
+    order = order_of(examples, settings)
     if settings.freeze_vision:
         model.model.visual.requires_grad_(False)
 
@@ -113,8 +113,8 @@ def train_sft(
         def _send_telemetry(self) -> None:
             """Training reports to nobody."""
 
-        def _get_train_sampler(self, *_: Any) -> EpochOrder | StagedOrder:
-            return _order(examples, settings)
+        def _get_train_sampler(self, *_: Any) -> Order:
+            return order
 
     resume = last_checkpoint(out / "checkpoints")
     trainer = Trainer(
@@ -147,6 +147,31 @@ def train_sft(
     )
 
 
+def trained_model(checkpoint: str, precision: str, *, adapters: bool) -> Any:
+    """A checkpoint as it is trained. Call it after TRL's arguments were made: under ZeRO-3 they shard the loading.
+
+    With precision `bf16`, passes run in bf16, and the weights that are stepped are in fp32: most updates at rates such
+    as 1e-6 are smaller than half a bf16 step and would be lost. Under DeepSpeed, which keeps the fp32 copy itself, and
+    with adapters, which PEFT keeps in fp32, the checkpoint is loaded in bf16.
+
+    Raises:
+        ConfigError: For adapters under ZeRO-3, which could not be merged: no process has the whole weights.
+    """
+    import torch
+    from transformers import AutoModelForImageTextToText
+    from transformers.integrations import is_deepspeed_zero3_enabled
+
+    if adapters and is_deepspeed_zero3_enabled():
+        raise ConfigError(
+            "Adapters are not trained under ZeRO-3.", "Launch with configs/accelerate/ddp.yaml, or with ZeRO-2."
+        )
+    deepspeed = os.environ.get("ACCELERATE_USE_DEEPSPEED", "false") == "true"
+    dtype = torch.bfloat16 if precision == "bf16" and (adapters or deepspeed) else torch.float32
+    model = AutoModelForImageTextToText.from_pretrained(checkpoint, dtype=dtype, trust_remote_code=False)
+    multiply_patches(model)
+    return model
+
+
 def sft_arguments(settings: SftSettings, out: Path, router_aux: float | None = None) -> Any:
     """TRL's arguments for our settings.
 
@@ -167,14 +192,14 @@ def sft_arguments(settings: SftSettings, out: Path, router_aux: float | None = N
             f"batch_size {settings.batch_size} is not a multiple of per_device {settings.per_device} × {world} devices."
         )
     stable_decay = settings.schedule == "warmup_stable_decay"
-    decay = {"num_decay_steps": round(settings.decay * (settings.max_steps or 0)), "decay_type": "cosine"}
+    decay = {"num_decay_steps": max(1, round(settings.decay * (settings.max_steps or 0))), "decay_type": "cosine"}
     return SFTConfig(
         output_dir=str(out / "checkpoints"),
         learning_rate=settings.learning_rate,
         lr_scheduler_type=settings.schedule,
         lr_scheduler_kwargs=decay if stable_decay else None,
         warmup_steps=settings.warmup,
-        num_train_epochs=settings.epochs,
+        num_train_epochs=1,  # the sampler lays down all epochs as one
         max_steps=settings.max_steps if settings.max_steps is not None else -1,
         per_device_train_batch_size=settings.per_device,
         gradient_accumulation_steps=settings.batch_size // per_pass,
@@ -301,15 +326,16 @@ def cuda_available() -> bool:
     return bool(torch.cuda.is_available())
 
 
-def _order(examples: Examples, settings: SftSettings) -> EpochOrder | StagedOrder:
-    """The sampler of a run."""
+def order_of(examples: Examples, settings: SftSettings) -> Order:
+    """The sampler of a run, in one or two stages; it draws `max_steps` batches, or `epochs` times all examples."""
     lengths = [len(transcript) for transcript in examples.transcripts]
-    if settings.first is None:
-        return EpochOrder(lengths, settings.batch_size, settings.seed, settings.group_by_length)
-    assert settings.max_steps is not None  # the settings' own check
-    first, rest = settings.first.steps, settings.max_steps - settings.first.steps
-    draws = (settings.batch_size * first, settings.batch_size * rest)
-    return StagedOrder(lengths, examples.num_first, draws, settings.batch_size, settings.seed, settings.group_by_length)
+    steps, size = settings.max_steps, settings.batch_size
+    draws = steps * size if steps is not None else max(1, round(settings.epochs * len(lengths)))
+    stages = [(len(lengths), draws)]
+    if settings.first is not None:
+        first = settings.first.steps * size
+        stages = [(examples.num_first, first), (len(lengths) - examples.num_first, draws - first)]
+    return Order(lengths, stages, size, settings.seed, settings.group_by_length)
 
 
 def _is_whole(checkpoint: Path) -> bool:
@@ -324,8 +350,6 @@ def _optimizer(settings: SftSettings, model: Any) -> Any:
     """The optimiser, or None for the trainer's own AdamW."""
     if settings.optimizer == "adamw":
         return None
-    if settings.lora is not None:
-        raise ConfigError("muon_adamw trains whole matrices; adapters are trained with optimizer adamw.")
     return muon_adamw(
         model,
         matrix_lr=settings.matrix_learning_rate,
@@ -335,9 +359,9 @@ def _optimizer(settings: SftSettings, model: Any) -> Any:
     )
 
 
-def router_aux(model: Any, weight: float) -> float | None:
-    """Weight of the load-balancing loss for TRL: None for a model without a router to balance."""
-    return weight if hasattr(model.config.get_text_config(), "output_router_logits") else None
+def router_aux(config: Any, weight: float) -> float | None:
+    """Weight of the load-balancing loss for TRL: None for a model, by its configuration, without a router."""
+    return weight if hasattr(config.get_text_config(), "output_router_logits") else None
 
 
 def lora_config(lora: LoraSettings | None) -> Any:
