@@ -2,8 +2,8 @@
 
     python benchmarks/bench_learning.py sft --trajectories RUN --questions QUESTIONS --wiki WIKI \\
         --heldout QUESTIONS2 --heldout-wiki WIKI2 --work DIR
-    python benchmarks/bench_learning.py sight …        # --heldout: damaged questions of a third encyclopedia
     python benchmarks/bench_learning.py grpo faults …  # from the checkpoint of WORK/sft nearest to one half
+    python benchmarks/bench_learning.py sight …        # --heldout with damaged pictures, --damaged RUN3 to learn from
 
 `bench_train.py learning` makes the data and runs all of it. Held-out questions come from another miniature (another
 seed); those that share a name with a training question are left out. Figures go to `benchmarks/results/train.json` by
@@ -12,7 +12,10 @@ name; figures of other parts that are already there are kept.
 * `sft_pass1`, `sft_seconds` (sft): greedy pass@1 on held-out questions after fine-tuning from nothing, and how long
   that took, reading of the data included;
 * `pixels_zeroed_drop` (sight): how far greedy pass@1 falls on questions whose picture has to be repaired by the right
-  tool when all pictures are black to the policy, sizes kept;
+  tool when all pictures are black to the policy, sizes kept. Few pictures of an encyclopedia bear lettering that can be
+  lost and given back, so the policy is fine-tuned further on the damaged ones of `--damaged`, many times under other
+  names, with every trajectory once in between. `repair_by_sight` and `…_zeroed` are how often the first tool is the one
+  that undoes the damage;
 * `grpo_gain_points` (grpo): sampled pass@1 at the training temperature after GRPO minus before, mean over seeds, in
   points; `grpo_greedy_points` is the same for greedy pass@1, `…_lowest` the worst seed. `faults` is the same with
   `faulty_tools` in training and measurement: `grpo_faults_gain_points`, ….
@@ -26,6 +29,7 @@ import multiprocessing
 import sys
 import time
 import warnings
+from collections.abc import Iterator
 from concurrent.futures import ProcessPoolExecutor
 from dataclasses import replace
 from pathlib import Path
@@ -55,13 +59,19 @@ from opensearch_vl.runs import RunFolder, read_records  # noqa: E402
 from opensearch_vl.scoring.judges import ExactJudge  # noqa: E402
 from opensearch_vl.sft.model_init import init_miniature  # noqa: E402
 from opensearch_vl.sft.settings import SftSettings  # noqa: E402
-from opensearch_vl.sft.source import TOKENIZER_COPIES, open_source  # noqa: E402
+from opensearch_vl.sft.source import TOKENIZER_COPIES, Source, open_source  # noqa: E402
 from opensearch_vl.sft.train import step_of, train_sft  # noqa: E402
-from opensearch_vl.types import QuestionRecord, Task  # noqa: E402
+from opensearch_vl.types import QuestionRecord, RolloutRecord, Task  # noqa: E402
 
-PARTS = ("sft", "sight", "grpo", "faults")
+PARTS = ("sft", "grpo", "faults", "sight")
 TRIALS = 4
 """Samples by which a training question is called sometimes solved."""
+SIGHT = {
+    "first": None, "schedule": "cosine", "warmup": 0.05, "matrix_learning_rate": 0.01, "learning_rate": 1.5e-3,
+    "max_steps": 800, "renamed_copies": 0, "seed": 1,
+}  # fmt: skip
+"""Settings of the further fine-tuning on damaged pictures."""
+DAMAGED_COPIES = 16
 TRANSIENT, PERMANENT = 0.1, 0.1
 """Chance of a call to time out, and of a conversation to have one of its searches down."""
 
@@ -120,23 +130,30 @@ def measure(
     return rate
 
 
-def fine_tune(arguments: argparse.Namespace, settings: SftSettings) -> tuple[Path, float]:
-    began = time.perf_counter()
-    work = arguments.work
-    source = open_source(arguments.trajectories, work / "pictures")
-    if not settings.model:
-        init_miniature(work / "policy", source.tokenizer_texts(TOKENIZER_COPIES, settings.seed))
-        settings = settings.model_copy(update={"model": str(work / "policy")})
-    chat_format = ChatFormat.load(settings.model)
+def fine_tune(source: Source, settings: SftSettings, out: Path) -> Path:
+    chat_format = ChatFormat.load(settings.model, max_pixels=settings.image_max_pixels)
     examples = source.examples(settings, chat_format)
-    with RunFolder(work / "sft", settings) as run:
-        report = train_sft(settings, chat_format, examples, source.store, run, work / "sft")
-    return report.model, time.perf_counter() - began
+    with RunFolder(out, settings) as run:
+        return train_sft(settings, chat_format, examples, source.store, run, out).model
+
+
+def with_damaged(trajectories: list[Path], damaged: list[Path], pictures: Path) -> Source:
+    """Damaged pictures' trajectories many times under other names, all the others once."""
+
+    def records() -> Iterator[RolloutRecord]:
+        for record in open_source(damaged, pictures).renamed(DAMAGED_COPIES, seed=1).records():
+            if record.task.provenance.degradation is not None:
+                yield record
+        yield from open_source(trajectories, pictures).renamed(1, seed=2).records()
+
+    return replace(open_source([*trajectories, *damaged], pictures), records=records)
 
 
 def nearest_to_half(checkpoints: Path, side: Side, config: RlConfig) -> Path:
     """The checkpoint whose greedy pass@1 on some questions is nearest to one half; found by halving."""
     found = sorted(checkpoints.glob("checkpoint-*"), key=step_of)
+    if not found:
+        raise SystemExit(f"{checkpoints} holds no checkpoint: run sft first, or give --checkpoint")
     rates: dict[Path, float] = {}
     low, high = 0, len(found) - 1
     while low <= high:
@@ -147,7 +164,13 @@ def nearest_to_half(checkpoints: Path, side: Side, config: RlConfig) -> Path:
 
 
 def bench_sft(arguments: argparse.Namespace, held: Side, sft: SftSettings, rl: RlConfig) -> dict[str, float]:
-    model, seconds = fine_tune(arguments, sft)
+    began = time.perf_counter()
+    source = open_source(arguments.trajectories, arguments.work / "pictures")
+    if not sft.model:
+        init_miniature(arguments.work / "policy", source.tokenizer_texts(TOKENIZER_COPIES, sft.seed))
+        sft = sft.model_copy(update={"model": str(arguments.work / "policy")})
+    model = fine_tune(source, sft, arguments.work / "sft")
+    seconds = time.perf_counter() - began
     greedy = measure(model, held, rl).accuracy
     return {
         "sft_pass1": greedy.rate, "sft_pass1_low": greedy.low, "sft_tasks": greedy.scored,
@@ -155,13 +178,29 @@ def bench_sft(arguments: argparse.Namespace, held: Side, sft: SftSettings, rl: R
     }  # fmt: skip
 
 
-def bench_sight(model: Path, held: Side, rl: RlConfig) -> dict[str, float]:
+def bench_sight(
+    arguments: argparse.Namespace, start: Path, held: Side, sft: SftSettings, rl: RlConfig
+) -> dict[str, float]:
     held.tasks = [task for task in held.tasks if task.provenance.degradation is not None]
-    seen, blind = (measure(model, held, rl, blind=blind).accuracy for blind in (False, True))
+    source = with_damaged(arguments.trajectories, arguments.damaged, arguments.work / "pictures")
+    settings = SftSettings.model_validate({**sft.model_dump(), **SIGHT, "model": str(start)})
+    model = fine_tune(source, settings, arguments.work / "sight")
+    seen, blind = (measure(model, held, rl, blind=blind) for blind in (False, True))
     return {
-        "pixels_zeroed_drop": seen.rate - blind.rate, "pixels_seen_pass1": seen.rate,
-        "pixels_zeroed_pass1": blind.rate, "pixels_tasks": seen.scored,
+        "pixels_zeroed_drop": seen.accuracy.rate - blind.accuracy.rate, "pixels_tasks": seen.accuracy.scored,
+        "pixels_seen_pass1": seen.accuracy.rate, "pixels_zeroed_pass1": blind.accuracy.rate,
+        "repair_by_sight": repaired_first(seen), "repair_by_sight_zeroed": repaired_first(blind),
     }  # fmt: skip
+
+
+def repaired_first(rate: PassRate) -> float:
+    """Share of rollouts whose first call is the tool that undoes the damage."""
+    right = 0
+    for outcome in rate.outcomes:
+        degradation = outcome.task.provenance.degradation
+        calls = [step.call.name for step in outcome.trajectory.steps if step.call is not None]
+        right += degradation is not None and calls[:1] == [degradation.repair_tool]
+    return right / len(rate.outcomes)
 
 
 def sides(arguments: argparse.Namespace) -> tuple[Side, Side, int]:
@@ -215,6 +254,11 @@ def bench_grpo(
     }  # fmt: skip
 
 
+def without_folders(argument: str) -> str:
+    """An argument for the record: of an absolute path the last part, since folders differ between machines."""
+    return Path(argument).name if argument.startswith("/") else argument
+
+
 def quiet(threads: int) -> None:
     """Settings of a process that trains."""
     warnings.simplefilter("ignore")
@@ -226,6 +270,9 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("parts", nargs="*", choices=[[], *PARTS], help="what to run; default: all")
     parser.add_argument("--trajectories", type=Path, action="append", required=True, help="several may be given")
+    parser.add_argument(
+        "--damaged", type=Path, action="append", help="run that sight learns from; several may be given"
+    )
     for name in ("questions", "wiki", "heldout", "heldout-wiki", "work"):
         parser.add_argument(f"--{name}", type=Path, required=True)
     for name in ("index", "heldout-index"):
@@ -238,9 +285,11 @@ def main() -> None:
     parser.add_argument("--threads", type=int, default=2)
     parser.add_argument("--pool", type=int, default=192, help="training questions that GRPO's are chosen from")
     parser.add_argument("--jobs", type=int, default=2, help="seeds of GRPO trained at once; they share the threads")
-    parser.add_argument("--checkpoint", type=Path, help="what sight measures, and where GRPO begins")
+    parser.add_argument("--checkpoint", type=Path, help="where GRPO, or sight, begins")
     arguments = parser.parse_args()
-    parts = arguments.parts or PARTS
+    parts = arguments.parts or (PARTS if arguments.damaged else PARTS[:3])
+    if "sight" in parts and not arguments.damaged:
+        parser.error("sight learns from --damaged RUN")
     quiet(arguments.threads)
     sft = load_config(SftSettings, ROOT / "configs" / "sft" / "miniature.yaml", arguments.sft_set)
     rl = load_config(RlConfig, ROOT / "configs" / "rl" / "miniature.yaml", arguments.rl_set)
@@ -250,8 +299,8 @@ def main() -> None:
 
     if "sft" in parts:
         figures |= bench_sft(arguments, held, sft, rl)
-    if "sight" in parts and any(task.provenance.degradation is not None for task in held.tasks):
-        figures |= bench_sight(arguments.checkpoint or model, copy.copy(held), rl)
+    if "sight" in parts:
+        figures |= bench_sight(arguments, arguments.checkpoint or model, copy.copy(held), sft, rl)
     if {"grpo", "faults"} & set(parts):
         start = arguments.checkpoint or nearest_to_half(arguments.work / "sft" / "checkpoints", held, rl)
         for faults in (False, True):
@@ -262,7 +311,7 @@ def main() -> None:
     result = json.loads(file.read_text()) if file.exists() else {"figures": {}}
     result["figures"] |= {name: round(value, 4) for name, value in figures.items()}
     result.setdefault("learning_commands", {}).update(
-        dict.fromkeys(parts, " ".join(["python", "benchmarks/bench_learning.py", *sys.argv[1:]]))
+        dict.fromkeys(parts, " ".join(["python", "benchmarks/bench_learning.py", *map(without_folders, sys.argv[1:])]))
     )
     file.parent.mkdir(parents=True, exist_ok=True)
     file.write_text(json.dumps(result, indent=2) + "\n")

@@ -17,8 +17,8 @@ not run are kept.
 * `method_share_of_step` (method): processor time in fatal step, masks, advantages and loss, over that of a whole
   training step.
 * `sft_pass1`, `sft_seconds`, `pixels_zeroed_drop`, `grpo_gain_points` (learning): see `bench_learning.py`, which this
-  runs on two miniature encyclopedias, questions and expert trajectories made as the quickstart makes them. `--work DIR`
-  keeps them; options after `--` go to `bench_learning.py`.
+  runs on four miniature encyclopedias, with questions and expert trajectories made as the quickstart makes them.
+  `--work DIR` keeps them; options after `--` go to `bench_learning.py`.
 """
 
 import argparse
@@ -32,6 +32,7 @@ import tempfile
 import time
 import warnings
 from collections.abc import Callable
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -215,10 +216,26 @@ def bench_method(setting: Setting, figures: dict[str, float]) -> None:
     figures["method_share_of_step"] = spent["method"] / whole
 
 
-LEARNING = {"pages": 300, "num": 8, "heldout_pages": 200, "heldout_num": 4} if SMALL else {"pages": 2000, "num": None}
+@dataclass(frozen=True, slots=True)
+class World:
+    """A miniature encyclopedia, its questions, and the expert's rollouts of them if there is to be learnt from it."""
+
+    pages: int
+    seed: int
+    num: int
+    expert: bool = False
+    damaged: bool = False
+
+
+WORLDS = {
+    "train": World(4000, 1, 3000, expert=True), "held": World(1500, 2, 300),
+    "damaged": World(3000, 3, 1500, expert=True, damaged=True), "damaged_held": World(1600, 4, 400, damaged=True),
+}  # fmt: skip
+if SMALL:
+    WORLDS = {"train": World(300, 0, 8, expert=True), "held": World(200, 1, 4)}
 SMALL_LEARNING = [
     *("--seeds", "1", "--samples", "1", "--limit", "4", "--pool", "4"),
-    *(part for setting in ("max_steps=3", "batch_size=4", "per_device=4", "log_every=1", "save_every=1")
+    *(part for setting in ("first=null", "max_steps=3", "batch_size=4", "per_device=4", "log_every=1", "save_every=1")
       for part in ("--sft-set", setting)),
     *(part for setting in ("steps=1", "prompts_per_step=2", "group_size=2", "per_device=4", "save_every=1")
       for part in ("--rl-set", f"rl.{setting}")),
@@ -226,38 +243,46 @@ SMALL_LEARNING = [
 ]  # fmt: skip
 
 
-def bench_learning(work: Path, options: list[str]) -> None:
-    """Make the data, then run `bench_learning.py` on it; it writes its figures itself."""
-    shape = {name: value for name, value in LEARNING.items() if name != "pages"}
-    settings = TrainingSettings.model_validate({"heldout_num": 200, **shape})
-    sides = {"train": (0, LEARNING["pages"], settings.num), "held": (1, settings.heldout_pages, settings.heldout_num)}
+def make_world(folder: Path, shape: World) -> None:
+    settings = TrainingSettings()
+    degrade = settings.questions.degrade.model_copy(update={"fraction": 1.0})
+    questions = settings.questions.model_copy(update={"degrade": degrade})
 
     def silent(done: int, total: int) -> None:
         return None
 
-    for side, (seed, pages, num) in sides.items():
-        folder = work / side
-        wiki = stages.miniature_wiki(folder / "export", folder / "wiki", pages=pages, seed=seed, advance=silent)
-        one = wiring.local_world(wiki.root)
-        # lettering is read for the held-out side only: its enhancement subset is what is measured without pixels
-        build = stages.build_question_run(
-            one, folder / "questions", settings.questions, seed=seed, num=num, resume=True, advance=silent,
-            ocr=side == "held" and not SMALL,
+    wiki = stages.miniature_wiki(folder / "export", folder / "wiki", pages=shape.pages, seed=shape.seed, advance=silent)
+    one = wiring.local_world(wiki.root)
+    build = stages.build_question_run(
+        one, folder / "questions", questions, seed=shape.seed, num=shape.num, resume=True, advance=silent,
+        ocr=shape.damaged,
+    )  # fmt: skip
+    if shape.expert:
+        stages.roll_out_expert(
+            build.tasks, one, folder / "trajectories", settings.synthesis, agent=settings.agent, noise=settings.noise,
+            pictures=folder / "questions" / "images", resume=True, advance=silent,
         )  # fmt: skip
-        if side == "train":
-            stages.roll_out_expert(
-                build.tasks, one, folder / "trajectories", settings.synthesis, agent=settings.agent,
-                noise=settings.noise, pictures=folder / "questions" / "images", resume=True, advance=silent,
-            )  # fmt: skip
-    train, held = work / "train", work / "held"
-    paths = {
-        "trajectories": train / "trajectories", "questions": train / "questions", "wiki": train / "wiki",
-        "index": train / "wiki" / "index", "heldout": held / "questions", "heldout-wiki": held / "wiki",
-        "heldout-index": held / "wiki" / "index", "work": work / "learning",
-    }  # fmt: skip
-    command = [sys.executable, str(ROOT / "benchmarks" / "bench_learning.py")]
-    command += [part for name, path in paths.items() for part in (f"--{name}", str(path))]
-    subprocess.run([*command, *(SMALL_LEARNING if SMALL else []), *options], check=True)
+
+
+def bench_learning(work: Path, options: list[str]) -> None:
+    """Make the data, then run `bench_learning.py` on it; it writes its figures itself."""
+    for name, shape in WORLDS.items():
+        make_world(work / name, shape)
+
+    def learning(parts: list[str], held: str, more: list[str]) -> None:
+        paths = {
+            "trajectories": work / "train" / "trajectories", "questions": work / "train" / "questions",
+            "wiki": work / "train" / "wiki", "heldout": work / held / "questions",
+            "heldout-wiki": work / held / "wiki", "work": work / "learning",
+        }  # fmt: skip
+        command = [sys.executable, str(ROOT / "benchmarks" / "bench_learning.py"), *parts]
+        command += [part for name, path in paths.items() for part in (f"--{name}", str(path))]
+        subprocess.run([*command, *more, *(SMALL_LEARNING if SMALL else []), *options], check=True)
+
+    learning(["sft", "grpo", "faults"], "held", ["--limit", "300"])
+    if "damaged" in WORLDS:
+        damaged = ["--damaged", str(work / "damaged" / "trajectories"), "--limit", "400"]
+        learning(["sight"], "damaged_held", damaged)
 
 
 PARTS = {"rollouts": bench_rollouts, "trl": bench_trl, "method": bench_method}
