@@ -60,6 +60,8 @@ from opensearch_vl.sft.model_init import init_miniature  # noqa: E402
 SMALL = os.environ.get("SIZE") == "small"
 THREADS = int(os.environ.get("THREADS", "2"))
 PROMPTS, GROUP = (4, 4) if SMALL else (16, 8)
+MANY = 4 if SMALL else 64
+"""Prompts of a generation of `configs/rl/miniature.yaml`, for the overlap of decoding and tools."""
 TURNS, REPLY_TOKENS = (3, 16) if SMALL else (4, 32)
 TOOL_S = 0.3
 
@@ -69,7 +71,7 @@ class Setting:
 
     def __init__(self, folder: Path) -> None:
         self.store = ImageStore(folder / "pictures")
-        self.entities = world.entities(self.store, PROMPTS)
+        self.entities = world.entities(self.store, MANY)
         self.tasks = [world.task_of(entity, blurred=True) for entity in self.entities]
         self.model = folder / "model"
         self.folder = folder
@@ -104,10 +106,11 @@ class CallingChat(PolicyChat):
 
 
 def generation(
-    setting: Setting, policy: LocalPolicy, seconds: float, pictures: bool = True
+    setting: Setting, policy: LocalPolicy, seconds: float, prompts: int, pictures: bool = True
 ) -> tuple[float, float, int]:
     """Wall-clock and processor time of one generation of rollouts, and the tokens it sampled."""
-    tasks = setting.tasks if pictures else [task.model_copy(update={"images": ()}) for task in setting.tasks]
+    tasks = setting.tasks[:prompts]
+    tasks = tasks if pictures else [task.model_copy(update={"images": ()}) for task in tasks]
     before = policy.num_generated
     wall, cpu = time.perf_counter(), time.process_time()
     outcomes = asyncio.run(
@@ -125,15 +128,16 @@ def generation(
 
 
 def bench_rollouts(setting: Setting, figures: dict[str, float]) -> None:
-    rows = PROMPTS * GROUP
-    instant, cpu, tokens = generation(setting, setting.policy(rows, lockstep=False), 0.0)
-    slow, _, _ = generation(setting, setting.policy(rows // 2, lockstep=False), TOOL_S)
+    rows, many = PROMPTS * GROUP, MANY * GROUP
+    instant, _, _ = generation(setting, setting.policy(many // 2, lockstep=False), 0.0, MANY)
+    slow, _, _ = generation(setting, setting.policy(many // 2, lockstep=False), TOOL_S, MANY)
     chain = TURNS * TOOL_S
     figures["rollout_s_instant_tools"] = instant
     figures["rollout_s_slow_tools"] = slow
     figures["rollout_over_bound"] = slow / max(instant, chain)
+    _, cpu, tokens = generation(setting, setting.policy(rows, lockstep=False), 0.0, PROMPTS)
     figures["rollout_tokens_per_cpu_s"] = tokens / cpu
-    _, cpu, tokens = generation(setting, setting.policy(rows, lockstep=False), 0.0, pictures=False)
+    _, cpu, tokens = generation(setting, setting.policy(rows, lockstep=False), 0.0, PROMPTS, pictures=False)
     figures["rollout_tokens_per_cpu_s_without_pictures"] = tokens / cpu
 
 
@@ -148,7 +152,7 @@ def bench_trl(setting: Setting, figures: dict[str, float]) -> None:
     tokenizer = transformers.AutoTokenizer.from_pretrained(setting.model)
     prompts = [
         [{"role": "system", "content": world.SYSTEM}, {"role": "user", "content": task.question}]
-        for task in setting.tasks
+        for task in setting.tasks[:PROMPTS]
         for _ in range(GROUP)
     ]
     arguments = GRPOConfig(
@@ -208,7 +212,7 @@ def bench_method(setting: Setting, figures: dict[str, float]) -> None:
             image_max_pixels=None, threads=THREADS,
         )  # fmt: skip
         cpu = time.process_time()
-        trainer.train_rl(settings, setting.scene(0.0), setting.tasks, None, setting.folder / "rl")
+        trainer.train_rl(settings, setting.scene(0.0), setting.tasks[:PROMPTS], None, setting.folder / "rl")
         whole = time.process_time() - cpu
     finally:
         for module, name, function in kept:

@@ -252,9 +252,9 @@ def test_resumed_training_repeats_nothing_and_the_policy_is_asked(made: tuple[Pa
 @pytest.mark.parametrize(
     ("override", "shape"),
     [
-        ([], (1000, 11, 1400)),
-        (["training.sft.first.steps=900"], (1000, 11, 900)),
-        (["training.sft.first.trajectories=300", "training.sft.first.steps=500"], (300, 11, 500)),
+        ([], (600, 14, 1060)),
+        (["training.sft.first.steps=900"], (600, 14, 900)),
+        (["training.sft.first.trajectories=300", "training.sft.first.steps=500"], (300, 14, 500)),
     ],
 )
 def test_one_value_of_the_first_stage_can_be_changed(override: list[str], shape: tuple[int, int, int]) -> None:

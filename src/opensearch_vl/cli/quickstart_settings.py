@@ -79,11 +79,11 @@ class MiniatureAgent(AgentSettings):
 
 
 class QuickFirst(FirstStage):
-    """Few trajectories under many names: until names are copied, which comes after 900 to 1,300 steps."""
+    """Few trajectories under many names: until names are copied, which comes after 900 steps or later."""
 
-    trajectories: int = Field(1000, gt=0)
-    renamed_copies: int = Field(11, ge=0)
-    steps: int = Field(1400, gt=0)
+    trajectories: int = Field(600, gt=0)
+    renamed_copies: int = Field(14, ge=0)
+    steps: int = Field(1060, gt=0)
 
 
 class QuickSft(SftSettings):
@@ -97,8 +97,8 @@ class QuickSft(SftSettings):
     learning_rate: float = Field(3e-3, gt=0)
     schedule: Schedule = "warmup_stable_decay"
     warmup: float = Field(0.03, ge=0, lt=1)
-    decay: float = Field(0.42, gt=0, le=1)
-    max_steps: int | None = Field(2400, gt=0)
+    decay: float = Field(0.45, gt=0, le=1)
+    max_steps: int | None = Field(1860, gt=0)
     batch_size: int = Field(8, gt=0)
     per_device: int = Field(8, gt=0)
     weight_decay: float = Field(0.01, ge=0)
