@@ -79,6 +79,11 @@ def metrics(out: Path) -> list[dict[str, Any]]:
     return [json.loads(line) for line in (out / "metrics.jsonl").read_text().splitlines()]
 
 
+def parameters(model: Path) -> dict[str, torch.Tensor]:
+    """Of a checkpoint, by name; tied ones once."""
+    return dict(transformers.AutoModelForImageTextToText.from_pretrained(model).named_parameters())
+
+
 def says(entity: world.Entity, blurred: bool) -> list[str]:
     """The expert's replies as text."""
     return [step.text for step in world.expert(entity, blurred).trajectory.steps]
@@ -133,8 +138,7 @@ def test_in_bf16_the_sampler_and_the_trainer_agree_and_small_updates_are_kept(
     report = train(config, scene_of(chat, store, entities), tasks, tmp_path)
     assert metrics(tmp_path)[0]["policy/sampling_gap"] < 0.02
     assert [record.trajectory.sample for record in read_records(tmp_path, RolloutRecord)] == [0, 1, 2, 3]
-    load = transformers.AutoModelForImageTextToText.from_pretrained
-    before, after = dict(load(checkpoint).named_parameters()), dict(load(report.model).named_parameters())
+    before, after = parameters(checkpoint), parameters(report.model)
     assert sum(int((after[name] != before[name]).sum()) for name in before) > 0
 
 
@@ -200,8 +204,7 @@ def test_sgd_moves_the_weights_by_the_rate_times_the_gradient(
     tasks = [world.task_of(entity, blurred=False) for entity in entities]
     config = settings(checkpoint, optimizer="sgd", learning_rate=0.5, steps=1, max_grad_norm=1e3)
     report = train(config, scene_of(chat, store, entities), tasks, tmp_path)
-    load = transformers.AutoModelForImageTextToText.from_pretrained
-    before, after = dict(load(checkpoint).named_parameters()), dict(load(report.model).named_parameters())
+    before, after = parameters(checkpoint), parameters(report.model)
     moved = sum(float((after[name] - before[name]).square().sum()) for name in before) ** 0.5
     assert moved == pytest.approx(0.5 * metrics(tmp_path)[0]["grad_norm"], rel=1e-3) and moved > 0
 

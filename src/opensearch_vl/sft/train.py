@@ -191,13 +191,14 @@ def sft_arguments(settings: SftSettings, out: Path, router_aux: float | None = N
         raise ConfigError(
             f"batch_size {settings.batch_size} is not a multiple of per_device {settings.per_device} × {world} devices."
         )
-    stable_decay = settings.schedule == "warmup_stable_decay"
-    decay = {"num_decay_steps": max(1, round(settings.decay * (settings.max_steps or 0))), "decay_type": "cosine"}
+    decay = None
+    if settings.schedule == "warmup_stable_decay":
+        decay = {"num_decay_steps": max(1, round(settings.decay * (settings.max_steps or 0))), "decay_type": "cosine"}
     return SFTConfig(
         output_dir=str(out / "checkpoints"),
         learning_rate=settings.learning_rate,
         lr_scheduler_type=settings.schedule,
-        lr_scheduler_kwargs=decay if stable_decay else None,
+        lr_scheduler_kwargs=decay,
         warmup_steps=settings.warmup,
         num_train_epochs=1,  # the sampler lays down all epochs as one
         max_steps=settings.max_steps if settings.max_steps is not None else -1,
